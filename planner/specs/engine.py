@@ -416,6 +416,8 @@ class EngineProfile:
         of a GPU and the hidden width to, by GPU generation
     slow_experts_by_architecture : types of experts that the engine has no kernels of its own for,
         by GPU generation: it takes others that are several times as slow
+    whole_expert_buffers : GPU generations on which each rank keeps and passes over a row for every
+        pair of a token and an expert of a step, those of other ranks included
     refused_experts_by_architecture : types of experts that the engine does not serve, by GPU
         generation
     quantized_ends : embedding and logits have the type of the layers, as in GGUF files
@@ -467,6 +469,7 @@ class EngineProfile:
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     slow_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    whole_expert_buffers: tuple[str, ...] = ()
     refused_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantized_ends: bool = False
     sliding_windows: bool = True

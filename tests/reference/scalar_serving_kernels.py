@@ -218,7 +218,9 @@ def expert_slots(world: ServingWorld, c: Replica, mlp: Any) -> int:
     return ceil(mlp.num_experts / c.expert_parallel) * c.expert_parallel
 
 
-def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: float) -> float:
+def experts(
+    world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: float, all_pairs: float
+) -> float:
     """Matrices of the rank with most of the ``pairs``; those of the experts visited are read."""
     number, h = expert_slots(world, c, mlp), mlp.moe_latent_size or world.model.hidden_size
     weight, _, _, row, _ = form_of(world, c.expert_quantization)
@@ -241,7 +243,12 @@ def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: flo
     time = _roofline(world, e, flops, moved, c.expert_quantization, own_library=False)
     permuted = 2 * e.permute_passes * h * pairs
     time += permuted / (world.gpu.memory_bandwidth * e.bandwidth_fraction)
-    return time + elementwise(world, 2 * matrices * pairs * width, kernels=0)
+    passed = 2 * matrices * pairs * width
+    if world.gpu.architecture in world.engine.whole_expert_buffers:
+        # Zeros for the others: written and read before the activation, and to be summed.
+        each = 2 * (2 * (matrices - 1) + 1) * width + 2 * 2 * h
+        passed += each * all_pairs * (1 - 1 / c.expert_parallel)
+    return time + elementwise(world, passed, kernels=0)
 
 
 def prompt_attention(
