@@ -301,9 +301,10 @@ class KernelVisibility:
     what shows of the start of kernels, of all and of products. ``vector_bandwidth``: bytes per
     second that a multiprocessor loads at most in products of few rows. ``expert_padding``: what
     shows of the padding that narrow experts have in the measured kernels. ``permutes``: kernels of
-    experts sort their tokens, as the measured ones do. ``fused_casts``: casts of activations are
-    part of other kernels; ``reads_casts``: products read activations once more where the measured
-    ones cast them. ``half_accumulation``: products of 16 bit sum in 16 bit.
+    experts sort their tokens, as the measured ones do; ``triton_experts``: those of Triton, where a
+    GPU has them. ``fused_casts``: casts of activations are part of other kernels; ``reads_casts``:
+    products read activations once more where the measured ones cast them. ``half_accumulation``:
+    products of 16 bit sum in 16 bit.
     """
 
     sustained: float = 1.0
@@ -318,6 +319,7 @@ class KernelVisibility:
     vector_bandwidth: float = 0.0
     expert_padding: float = 1.0
     permutes: bool = True
+    triton_experts: bool = False
     fused_casts: bool = False
     reads_casts: bool = True
     half_accumulation: bool = False
@@ -394,7 +396,8 @@ def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> di
     """Return efficiency, peak and bytes per element of grouped expert products in a format."""
     table = gpu.efficiency.grouped_gemm
     nearest = table.get(_NEAREST_EXPERTS.get(form.experts, "bf16"), table["bf16"])
-    measured = vars(table.get(form.experts, nearest))
+    of_triton = table.get(f"{form.experts}_triton") if shown.triton_experts else None
+    measured = vars(of_triton or table.get(form.experts, nearest))
     row = {name: measured[name] for name in GroupedGemmEfficiency.__dataclass_fields__}
     return {
         **row,

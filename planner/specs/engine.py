@@ -83,6 +83,7 @@ class EngineExecution:
         prompts [s]: absorbed projections, kernels of prefixes and of new tokens
     recurrent_launch_time : additional host time of linear attention and state-space layers in a
         layer of a step with prompts [s]
+    triton_experts : Triton kernels multiply by 16-bit experts, where a GPU has measured ones
     expert_tile_rows : minimum rows of the products of each expert, up to the tokens of the step, if
         the tile is chosen for an expert with all tokens; 0: the tile fits the rows of each expert
     adapter_kernels : additional starts of memory-bound kernels for the adapters of one product
@@ -158,6 +159,7 @@ class EngineExecution:
     draft_sequence_overhead: Seconds = 0.0
     latent_launch_time: Seconds = 0.0
     recurrent_launch_time: Seconds = 0.0
+    triton_experts: bool = False
     expert_tile_rows: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     adapter_kernels: Ratio = 6.0
     adapter_bandwidth_fraction: Fraction = 0.5

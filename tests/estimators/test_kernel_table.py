@@ -32,6 +32,7 @@ NEUTRAL = {
     "fused_quantization": False,
     "elementwise_passes": 1.0,
     "vector_bandwidth": 0.0,
+    "triton_experts": False,
 }
 NO_FACTORS: dict[str, Any] = {
     f"{name}_by_architecture": {}
@@ -100,6 +101,29 @@ def test_experts_take_as_long_in_training_as_in_serving(gpu: str) -> None:
     sorted_bytes = 2.0 * e.permute_passes * 4096 * tokens
     sorting = sorted_bytes / (machine.gpu.memory_bandwidth * e.bandwidth_fraction)
     assert served == pytest.approx(trained + sorting, rel=1e-9)
+
+
+@each(
+    ("tokens", "split", "ms"), [(1, 8, 0.0675), (512, 4, 1.134), (8192, 1, 24.61), (8192, 8, 3.443)]
+)
+def test_experts_of_triton_take_as_long_on_a100_as_published(
+    tokens: int, split: int, ms: float
+) -> None:
+    """128 experts of 1,536 in SGLang 0.5.10, 8 of them for each token of 4,096 (aiconfigurator)."""
+    setting = serving_setting("llama-7b", "a100-sxm-80gb", engine="sglang")
+    took = Kernels(machine=setting.machine, engine=setting.engine).experts(
+        tokens=tokens,
+        pairs=8.0 * tokens,
+        num_experts=128,
+        num_experts_per_tok=8,
+        local_experts=128,
+        hidden_size=4096,
+        width=1536 / split,
+        matrices=3,
+        quantization=np.asarray(Quantization.W16A16, dtype=np.int8),
+        dispersion=0.0,
+    )
+    assert float(took) == pytest.approx(ms / 1000, rel=0.15)
 
 
 def test_a_burst_is_faster_than_hours_of_training_by_the_clock() -> None:

@@ -225,7 +225,8 @@ def experts(
     number, h = expert_slots(world, c, mlp), mlp.moe_latent_size or world.model.hidden_size
     weight, _, _, row, _ = form_of(world, c.expert_quantization)
     table = world.gpu.efficiency.grouped_gemm
-    e = table.get(row) or table[{"fp8_tensor": "fp8"}.get(row, "bf16")]
+    of_triton = table.get(f"{row}_triton") if world.execution.triton_experts else None
+    e = of_triton or table.get(row) or table[{"fp8_tensor": "fp8"}.get(row, "bf16")]
     local = number / c.expert_parallel
     width = mlp.moe_intermediate_size / (c.stage_gpus / c.expert_parallel)
     visited = experts_visited(

@@ -298,6 +298,7 @@ class Kernels:
                 expert_latency=self._of_architecture(engine.expert_latency_by_architecture),
                 vector_bandwidth=execution.vector_bandwidth,
                 expert_padding=self._of_architecture(engine.expert_padding_by_architecture),
+                triton_experts=execution.triton_experts,
                 fused_casts=execution.fused_quantization,
                 reads_casts=execution.reads_casts,
                 half_accumulation=execution.half_accumulation,
