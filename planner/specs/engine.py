@@ -83,7 +83,7 @@ class EngineExecution:
         prompts [s]: absorbed projections, kernels of prefixes and of new tokens
     recurrent_launch_time : additional host time of linear attention and state-space layers in a
         layer of a step with prompts [s]
-    triton_experts : Triton kernels multiply by 16-bit experts, where a GPU has measured ones
+    triton_experts : Triton kernels multiply by experts, where a GPU has measured ones
     expert_tile_rows : minimum rows of the products of each expert, up to the tokens of the step, if
         the tile is chosen for an expert with all tokens; 0: the tile fits the rows of each expert
     adapter_kernels : additional starts of memory-bound kernels for the adapters of one product
@@ -431,8 +431,6 @@ class EngineProfile:
     kernel_latency_by_architecture : factor on ``kernel_latency_fraction``, by GPU generation
     dense_latency_by_architecture : further factor for dense products, by GPU generation
     expert_latency_by_architecture : further factor for products of experts, by GPU generation
-    expert_padding_by_architecture : share of the measured padding of narrow experts that kernels
-        have, by GPU generation
     linear_compute_by_architecture : factor on ``compute_fraction`` of dense products, by GPU
         generation
     expert_compute_by_architecture : factor on ``compute_fraction`` of products of experts, by GPU
@@ -482,7 +480,6 @@ class EngineProfile:
     kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     dense_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     expert_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
-    expert_padding_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     linear_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     expert_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     fp8_cache_compute_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)

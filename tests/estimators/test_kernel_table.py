@@ -35,8 +35,7 @@ NEUTRAL = {
     "triton_experts": False,
 }
 NO_FACTORS: dict[str, Any] = {
-    f"{name}_by_architecture": {}
-    for name in ("kernel_latency", "dense_latency", "expert_latency", "expert_padding")
+    f"{name}_by_architecture": {} for name in ("kernel_latency", "dense_latency", "expert_latency")
 } | {"linear_compute_by_architecture": {}}
 PRODUCTS = [(8192, 8192, 8192), (64, 4096, 4096), (4096, 1024, 28672), (1, 8192, 1024)]
 

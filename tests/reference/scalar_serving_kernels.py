@@ -234,10 +234,9 @@ def experts(
     )
     share = most_read(visited / number, c.expert_parallel, local)
     read = max(share * local, min(pairs, 1.0))
-    shown = world.engine.expert_padding_by_architecture.get(world.gpu.architecture, 1.0)
     rows, tile = pairs / local, min(tokens, world.engine.execution.expert_tile_rows)
     computed = max(rows + share * max(e.row_offset, tile / 2), share * tile) / rows
-    padding = (1 + shown * e.width_offset / width) * computed
+    padding = (1 + e.width_offset / width) * computed
     matrices = 3 if mlp.gated else 2
     flops = 2 * matrices * h * width * pairs * padding
     moved = matrices * h * width * read * weight
