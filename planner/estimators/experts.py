@@ -96,7 +96,12 @@ def serving_experts(share: BatchShare, op: Experts, layer: Layer) -> Iterator[Op
         uneven_ranks=uneven,
     )
     # It reads and writes as many tensors as there are matrices.
-    activation = share.kernels.elementwise(2.0 * op.matrices * rank_pairs * width, kernels=0)
+    moved = 2.0 * op.matrices * rank_pairs * width
+    if share.machine.gpu.architecture in share.inputs.engine.whole_expert_buffers:
+        # Other ranks' pairs: zeros into the activation and out of it, and others to be summed.
+        zeros = 2.0 * (2 * op.matrices - 1) * width + 4.0 * op.depth
+        moved = moved + zeros * pairs * (1 - 1 / c.expert_parallel)
+    activation = share.kernels.elementwise(moved, kernels=0)
     flops = 2.0 * op.matrices * op.depth * width * rank_pairs
     yield make_operator(op, time + activation, flops=flops)
 

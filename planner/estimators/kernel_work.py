@@ -299,11 +299,11 @@ class KernelVisibility:
     ``expert_compute`` and ``quantized_bandwidth`` more of them in dense products, in those of
     experts and in those of quantized weights. ``latency``, ``dense_latency``, ``expert_latency``:
     what shows of the start of kernels, of all and of products. ``vector_bandwidth``: bytes per
-    second that a multiprocessor loads at most in products of few rows. ``expert_padding``: what
-    shows of the padding that narrow experts have in the measured kernels. ``permutes``: kernels of
-    experts sort their tokens, as the measured ones do. ``fused_casts``: casts of activations are
-    part of other kernels; ``reads_casts``: products read activations once more where the measured
-    ones cast them. ``half_accumulation``: products of 16 bit sum in 16 bit.
+    second that a multiprocessor loads at most in products of few rows. ``permutes``: kernels of
+    experts sort their tokens, as the measured ones do; ``triton_experts``: those of Triton, where a
+    GPU has them. ``fused_casts``: casts of activations are part of other kernels; ``reads_casts``:
+    products read activations once more where the measured ones cast them. ``half_accumulation``:
+    products of 16 bit sum in 16 bit.
     """
 
     sustained: float = 1.0
@@ -316,8 +316,8 @@ class KernelVisibility:
     dense_latency: float = 1.0
     expert_latency: float = 1.0
     vector_bandwidth: float = 0.0
-    expert_padding: float = 1.0
     permutes: bool = True
+    triton_experts: bool = False
     fused_casts: bool = False
     reads_casts: bool = True
     half_accumulation: bool = False
@@ -351,7 +351,6 @@ def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisi
     rows["compute_fraction"] = rows["compute_fraction"] * shown.expert_compute
     rows["bandwidth_fraction"] = rows["bandwidth_fraction"] * shown.bandwidth
     rows["latency"] = rows["latency"] * (shown.latency * shown.expert_latency)
-    rows["width_offset"] = rows["width_offset"] * shown.expert_padding
     rows["permute_passes"] = rows["permute_passes"] * shown.permutes
     return rows
 
@@ -394,7 +393,8 @@ def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> di
     """Return efficiency, peak and bytes per element of grouped expert products in a format."""
     table = gpu.efficiency.grouped_gemm
     nearest = table.get(_NEAREST_EXPERTS.get(form.experts, "bf16"), table["bf16"])
-    measured = vars(table.get(form.experts, nearest))
+    of_triton = table.get(f"{form.experts}_triton") if shown.triton_experts else None
+    measured = vars(of_triton or table.get(form.experts, nearest))
     row = {name: measured[name] for name in GroupedGemmEfficiency.__dataclass_fields__}
     return {
         **row,

@@ -83,6 +83,7 @@ class EngineExecution:
         prompts [s]: absorbed projections, kernels of prefixes and of new tokens
     recurrent_launch_time : additional host time of linear attention and state-space layers in a
         layer of a step with prompts [s]
+    triton_experts : Triton kernels multiply by experts, where a GPU has measured ones
     expert_tile_rows : minimum rows of the products of each expert, up to the tokens of the step, if
         the tile is chosen for an expert with all tokens; 0: the tile fits the rows of each expert
     adapter_kernels : additional starts of memory-bound kernels for the adapters of one product
@@ -158,6 +159,7 @@ class EngineExecution:
     draft_sequence_overhead: Seconds = 0.0
     latent_launch_time: Seconds = 0.0
     recurrent_launch_time: Seconds = 0.0
+    triton_experts: bool = False
     expert_tile_rows: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     adapter_kernels: Ratio = 6.0
     adapter_bandwidth_fraction: Fraction = 0.5
@@ -416,6 +418,8 @@ class EngineProfile:
         of a GPU and the hidden width to, by GPU generation
     slow_experts_by_architecture : types of experts that the engine has no kernels of its own for,
         by GPU generation: it takes others that are several times as slow
+    whole_expert_buffers : GPU generations on which each rank keeps and passes over a row for every
+        pair of a token and an expert of a step, those of other ranks included
     refused_experts_by_architecture : types of experts that the engine does not serve, by GPU
         generation
     quantized_ends : embedding and logits have the type of the layers, as in GGUF files
@@ -427,8 +431,6 @@ class EngineProfile:
     kernel_latency_by_architecture : factor on ``kernel_latency_fraction``, by GPU generation
     dense_latency_by_architecture : further factor for dense products, by GPU generation
     expert_latency_by_architecture : further factor for products of experts, by GPU generation
-    expert_padding_by_architecture : share of the measured padding of narrow experts that kernels
-        have, by GPU generation
     linear_compute_by_architecture : factor on ``compute_fraction`` of dense products, by GPU
         generation
     expert_compute_by_architecture : factor on ``compute_fraction`` of products of experts, by GPU
@@ -467,6 +469,7 @@ class EngineProfile:
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     slow_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    whole_expert_buffers: tuple[str, ...] = ()
     refused_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantized_ends: bool = False
     sliding_windows: bool = True
@@ -477,7 +480,6 @@ class EngineProfile:
     kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     dense_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     expert_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
-    expert_padding_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     linear_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     expert_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     fp8_cache_compute_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)

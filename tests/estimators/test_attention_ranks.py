@@ -63,8 +63,18 @@ def test_prompts_of_a_server_are_computed_by_one_rank_each() -> None:
     costs = phases(setting, replicas(**layout, concurrency=8), replicas(concurrency=8).concurrency)
     batch = batch_of(1, 8).prefill_step
     assert costs.prompt_time == pytest.approx(float(batch.total.ravel()[0]), rel=0.1)
-    # Eight at once are hardly slower than one.
-    assert float(costs.queued.ravel()[0]) < 0.3 * float(costs.prompt_time.ravel()[0])
+    # Eight at once take a third of the time of eight, one after the other.
+    assert float(costs.queued.ravel()[0]) < 0.4 * float(costs.prompt_time.ravel()[0])
+
+
+def test_prompts_of_several_steps_are_computed_beside_those_of_other_ranks() -> None:
+    """32,000 tokens in steps of 1,024 a rank: DeepSeek-V3.2 in SGLang was 3.4 times too slow."""
+    setting = serving_setting("qwen3-30b-a3b", "h200-sxm-141gb", input_tokens=PROMPT)
+    layout = {"num_gpus": 8, "attention_data_parallel": 8, "expert_parallel": 8}
+    c = replicas(**layout, concurrency=64, max_num_batched_tokens=PROMPT / 32)
+    costs = phases(setting, c, replicas(concurrency=64).concurrency)
+    assert float(costs.parts.ravel()[0]) > 16
+    assert costs.prefill == pytest.approx(costs.queued, rel=0.05)
 
 
 def test_prefill_workers_take_a_prompt_on_every_rank() -> None:

@@ -32,10 +32,10 @@ NEUTRAL = {
     "fused_quantization": False,
     "elementwise_passes": 1.0,
     "vector_bandwidth": 0.0,
+    "triton_experts": False,
 }
 NO_FACTORS: dict[str, Any] = {
-    f"{name}_by_architecture": {}
-    for name in ("kernel_latency", "dense_latency", "expert_latency", "expert_padding")
+    f"{name}_by_architecture": {} for name in ("kernel_latency", "dense_latency", "expert_latency")
 } | {"linear_compute_by_architecture": {}}
 PRODUCTS = [(8192, 8192, 8192), (64, 4096, 4096), (4096, 1024, 28672), (1, 8192, 1024)]
 
@@ -100,6 +100,43 @@ def test_experts_take_as_long_in_training_as_in_serving(gpu: str) -> None:
     sorted_bytes = 2.0 * e.permute_passes * 4096 * tokens
     sorting = sorted_bytes / (machine.gpu.memory_bandwidth * e.bandwidth_fraction)
     assert served == pytest.approx(trained + sorting, rel=1e-9)
+
+
+A100_16_BIT = ("a100-sxm-80gb", Quantization.W16A16, 128, 4096, 1536)
+H200_BLOCKS = ("h200-sxm-141gb", Quantization.FP8_BLOCK, 256, 7168, 2048)
+
+
+@each(
+    ("kernel", "tokens", "split", "ms"),
+    [
+        (A100_16_BIT, 1, 8, 0.0675),
+        (A100_16_BIT, 512, 4, 1.134),
+        (A100_16_BIT, 8192, 1, 24.61),
+        (A100_16_BIT, 8192, 8, 3.443),
+        (H200_BLOCKS, 64, 1, 2.816),
+        (H200_BLOCKS, 64, 8, 0.473),
+        (H200_BLOCKS, 8192, 8, 2.218),
+    ],
+)
+def test_experts_of_triton_take_as_long_as_published(
+    kernel: tuple[str, Quantization, int, int, int], tokens: int, split: int, ms: float
+) -> None:
+    """In SGLang 0.5.10, 8 experts for each token: the tables of aiconfigurator-core 0.12.0."""
+    gpu, quantization, num_experts, hidden_size, width = kernel
+    setting = serving_setting("llama-7b", gpu, engine="sglang")
+    took = Kernels(machine=setting.machine, engine=setting.engine).experts(
+        tokens=tokens,
+        pairs=8.0 * tokens,
+        num_experts=num_experts,
+        num_experts_per_tok=8,
+        local_experts=num_experts,
+        hidden_size=hidden_size,
+        width=width / split,
+        matrices=3,
+        quantization=np.asarray(quantization, dtype=np.int8),
+        dispersion=0.0,
+    )
+    assert float(took) == pytest.approx(ms / 1000, rel=0.25)
 
 
 def test_a_burst_is_faster_than_hours_of_training_by_the_clock() -> None:

@@ -34,7 +34,7 @@ EXPERTS = [
     Replica(num_gpus=8, tensor_parallel=4, expert_parallel=2, concurrency=5,
             expert_quantization="fp8"),
     Replica(num_gpus=8, attention_data_parallel=8, expert_parallel=8, concurrency=200),
-    Replica(num_gpus=8, attention_data_parallel=8, expert_parallel=8, concurrency=3,
+    Replica(num_gpus=8, attention_data_parallel=8, expert_parallel=8, concurrency=11,
             max_num_batched_tokens=512),
     Replica(num_gpus=16, tensor_parallel=2, attention_data_parallel=8, expert_parallel=16,
             concurrency=64),

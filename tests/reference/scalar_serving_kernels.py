@@ -218,12 +218,15 @@ def expert_slots(world: ServingWorld, c: Replica, mlp: Any) -> int:
     return ceil(mlp.num_experts / c.expert_parallel) * c.expert_parallel
 
 
-def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: float) -> float:
+def experts(
+    world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: float, all_pairs: float
+) -> float:
     """Matrices of the rank with most of the ``pairs``; those of the experts visited are read."""
     number, h = expert_slots(world, c, mlp), mlp.moe_latent_size or world.model.hidden_size
     weight, _, _, row, _ = form_of(world, c.expert_quantization)
     table = world.gpu.efficiency.grouped_gemm
-    e = table.get(row) or table[{"fp8_tensor": "fp8"}.get(row, "bf16")]
+    of_triton = table.get(f"{row}_triton") if world.execution.triton_experts else None
+    e = of_triton or table.get(row) or table[{"fp8_tensor": "fp8"}.get(row, "bf16")]
     local = number / c.expert_parallel
     width = mlp.moe_intermediate_size / (c.stage_gpus / c.expert_parallel)
     visited = experts_visited(
@@ -231,17 +234,21 @@ def experts(world: ServingWorld, c: Replica, mlp: Any, tokens: float, pairs: flo
     )
     share = most_read(visited / number, c.expert_parallel, local)
     read = max(share * local, min(pairs, 1.0))
-    shown = world.engine.expert_padding_by_architecture.get(world.gpu.architecture, 1.0)
     rows, tile = pairs / local, min(tokens, world.engine.execution.expert_tile_rows)
     computed = max(rows + share * max(e.row_offset, tile / 2), share * tile) / rows
-    padding = (1 + shown * e.width_offset / width) * computed
+    padding = (1 + e.width_offset / width) * computed
     matrices = 3 if mlp.gated else 2
     flops = 2 * matrices * h * width * pairs * padding
     moved = matrices * h * width * read * weight
     time = _roofline(world, e, flops, moved, c.expert_quantization, own_library=False)
     permuted = 2 * e.permute_passes * h * pairs
     time += permuted / (world.gpu.memory_bandwidth * e.bandwidth_fraction)
-    return time + elementwise(world, 2 * matrices * pairs * width, kernels=0)
+    passed = 2 * matrices * pairs * width
+    if world.gpu.architecture in world.engine.whole_expert_buffers:
+        # Zeros for the others: written and read before the activation, and to be summed.
+        each = 2 * (2 * (matrices - 1) + 1) * width + 2 * 2 * h
+        passed += each * all_pairs * (1 - 1 / c.expert_parallel)
+    return time + elementwise(world, passed, kernels=0)
 
 
 def prompt_attention(

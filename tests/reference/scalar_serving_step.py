@@ -246,7 +246,7 @@ def _routed(world: ServingWorld, c: Replica, batch: StepBatch, own: _Share, mlp:
     return {
         "router": product(world, own.tokens, number, h, "w16a16"),
         "choose_experts": elementwise(world, 8 * own.tokens * number),
-        "experts": experts(world, c, mlp, choosing, mine),
+        "experts": experts(world, c, mlp, choosing, mine, batch.tokens * k),
         "experts_exchange": exchange,
     }
 

@@ -137,6 +137,9 @@ def test_checkpoints_say_their_quantization(case, changes, dense, experts):
     )
 
 
+BLOCKS = {"weight_precision": "fp8", "gemm_precision": "fp8_block"}
+
+
 @pytest.mark.parametrize(
     ("changes", "cache"),
     [
@@ -145,11 +148,25 @@ def test_checkpoints_say_their_quantization(case, changes, dense, experts):
         ({"kv_cache_precision": "int8"}, CacheType.INT8),
         ({"framework": "trtllm", "weight_precision": "fp8"}, CacheType.FP8),
         ({"framework": "trtllm"}, CacheType.BF16),
+        ({**BLOCKS, "framework": "trtllm", "tuned": "1"}, CacheType.FP8),
+        ({**BLOCKS, "framework": "trtllm"}, CacheType.BF16),
         ({"framework": "sglang", "weight_precision": "fp8"}, CacheType.BF16),
     ],
 )
 def test_caches_where_nothing_is_said(case, changes, cache):
     assert case(**changes).replica.kv_cache is cache
+
+
+def test_only_vendors_benchmarks_choose_a_narrow_cache_without_a_word(case):
+    served = {"framework": "vllm", "weight_precision": "fp8"}
+    assert case(**served, tuned="1").replica.narrow_cache
+    assert not case(**served).replica.narrow_cache
+
+
+@pytest.mark.parametrize(("version", "share"), [("0.11.0", 0.9), ("0.21.0", 0.92), ("", 0.92)])
+def test_a_run_has_the_memory_of_its_release(case, version, share):
+    engine = case(framework="vllm", framework_version=version, year="2026").engine
+    assert engine.memory.gpu_memory_utilization == share
 
 
 @pytest.mark.parametrize(

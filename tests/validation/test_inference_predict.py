@@ -251,7 +251,7 @@ def test_a_run_of_a_release_that_nobody_measured_is_less_sure():
     """As a plan of that release is; a container's number is none of vLLM's."""
     near, far, container = (
         only(framework="vllm", framework_version=version)
-        for version in ("0.19.0", "0.27.1", "25.12")
+        for version in ("0.21.0", "0.27.1", "25.12")
     )
     sure, wider = ranges(near, INFERENCE_KIND), ranges(far, INFERENCE_KIND)
     assert far.values == near.values

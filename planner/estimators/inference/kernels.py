@@ -297,7 +297,7 @@ class Kernels:
                 dense_latency=self._of_architecture(engine.dense_latency_by_architecture),
                 expert_latency=self._of_architecture(engine.expert_latency_by_architecture),
                 vector_bandwidth=execution.vector_bandwidth,
-                expert_padding=self._of_architecture(engine.expert_padding_by_architecture),
+                triton_experts=execution.triton_experts,
                 fused_casts=execution.fused_quantization,
                 reads_casts=execution.reads_casts,
                 half_accumulation=execution.half_accumulation,

@@ -13,7 +13,7 @@ import numpy as np
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.error_classes import batching_kind, stated_release
+from planner.confidence.error_classes import Release, batching_kind, stated_release
 from planner.confidence.evidence import (
     BURST,
     CLOSED,
@@ -41,7 +41,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, GGUF_BITS
 from planner.specs.serving_workload import MOST_DRAFTED, ServingWorkload
-from planner.specs.software_profile import engine_on
+from planner.specs.software_profile import engine_on, release_parts
 from planner.validation.case_prediction import Case
 from planner.validation.inference.deployments import Deployment, configurations, deployment
 from planner.validation.run_tables import SCHEDULED, MemoryKind, Run
@@ -407,7 +407,8 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     version, year = run.text("framework_version"), run.number("year")
     rule = engine_rule(run.text("framework"), version, year, gpu.name, mode.value)
     offline = mode in (Mode.STATIC, Mode.MAX_THROUGHPUT)
-    default = engine_on(library.engine(rule.profile), gpu, stated_release(version), offline=offline)
+    release = stated_release(version)
+    default = engine_on(_of_release(rule, release, library), gpu, release, offline=offline)
     engine = scheduled(default, run)
     has_decode_columns = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
     replica = deployment(run, model, gpu, engine, "decode_" if has_decode_columns else "")
@@ -434,6 +435,16 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         slowdown=1.0 if run.flag("tuned") else median_slowdown(WORK_OF_MODE[mode]).slower,
         catalogue=library.catalogue,
     )
+
+
+def _of_release(rule: EngineRule, release: str, library: Library) -> EngineProfile:
+    """Return the engine of a rule with the memory of an older release, if a run states one."""
+    engine = library.engine(rule.profile)
+    tool, _, since = engine.since.partition(" ")
+    if not release or release_parts(release) >= release_parts(since):
+        return engine
+    older = Release(tool=tool, number=release).profile(library.catalogue)
+    return engine if older is None else replace(engine, memory=library.engine(older).memory)
 
 
 def served_model(run: Run, library: Library) -> ModelSpec:

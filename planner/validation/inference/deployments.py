@@ -49,6 +49,7 @@ def cache_type(run: Run, profile: str) -> CacheType:
         engine=profile,
         weights=run.word("weight_precision"),
         cache=run.word("kv_cache_precision"),
+        setup=f"{'tuned' if run.flag('tuned') else 'own'} {run.word('gemm_precision')}",
     )
     return CacheType[row["cache_type"].upper()]
 
@@ -95,8 +96,9 @@ _OFFLOAD = {
 class Deployment:
     """Equal replicas of a model, all of one kind; ``replicas`` of them share the requests.
 
-    ``narrow_cache``: the run does not specify the precision of the cache, and its weights have
-    fewer than 16 bits. If its requests do not fit a 16-bit cache, an fp8 cache is assumed.
+    ``narrow_cache``: a tuned run does not specify the precision of the cache, and its weights have
+    fewer than 16 bits. If its requests do not fit a 16-bit cache, an fp8 cache is assumed; others
+    have the engine's default.
     """
 
     tensor_parallel: int
@@ -167,7 +169,9 @@ def deployment(
         weight_offload=weights,
         kv_offload=cache,
         gpu_memory_utilization=share,
-        narrow_cache=not run.word("kv_cache_precision") and experts is not Quantization.W16A16,
+        narrow_cache=bool(run.flag("tuned"))
+        and not run.word("kv_cache_precision")
+        and experts is not Quantization.W16A16,
     )
 
 
