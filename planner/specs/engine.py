@@ -31,12 +31,14 @@ class MemoryShare(StrEnum):
 
     ``GPU``: of the whole device, for all memory of the engine; ``STATIC``: of the memory that is
     free at the start, for weights and KV cache only; ``FREE``: of the memory that weights and
-    activations leave free, for the KV cache only.
+    activations leave free, for the KV cache only; ``LOADED``: of the memory that is free after the
+    weights are loaded, for the KV cache only: steps have what the cache leaves.
     """
 
     GPU = "gpu"
     STATIC = "static"
     FREE = "free"
+    LOADED = "loaded"
 
 
 @validated

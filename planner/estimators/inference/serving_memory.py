@@ -207,15 +207,23 @@ def reserved_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArra
 
 
 def usable_bytes(
-    inputs: ServingInputs, c: ServingConfigurations, *, weights: FloatArray, reserved: FloatArray
+    inputs: ServingInputs,
+    c: ServingConfigurations,
+    *,
+    weights: FloatArray,
+    reserved: FloatArray,
+    activations: Numeric = 0.0,
 ) -> FloatArray:
     """Return bytes of a GPU that the engine may use, by its memory-share option or default.
 
-    ``reserved``: bytes that are neither weights nor cache.
+    ``reserved``: bytes that are neither weights, activations nor cache. Where the cache gets its
+    share before any step, only what it leaves is usable if the ``activations`` need more.
     """
     kind, size = inputs.engine.memory.memory_share, inputs.machine.gpu.allocatable_memory
     memory_share = c.gpu_memory_utilization
-    if kind is MemoryShare.FREE:
+    loaded = weights + reserved
+    reserved = reserved + activations
+    if kind in (MemoryShare.FREE, MemoryShare.LOADED):
         memory_share = np.where(
             memory_share > 0, memory_share, inputs.engine.memory.gpu_memory_utilization
         )
@@ -223,6 +231,10 @@ def usable_bytes(
         usable = np.minimum(memory_share * size + reserved, size)
     elif kind is MemoryShare.FREE:
         usable = weights + reserved + memory_share * np.maximum(size - weights - reserved, 0.0)
+    elif kind is MemoryShare.LOADED:
+        free = np.maximum(size - loaded, 0.0)
+        left = (1 - memory_share) * free
+        usable = loaded + np.where(activations <= left, memory_share * free + activations, left)
     else:
         usable = np.asarray(size * memory_share)
     usable = np.where(memory_share > 0, usable, inputs.usable_memory)
@@ -247,7 +259,9 @@ def _memory_and_cache(
     tokens = c.max_num_batched_tokens if profiled else step_tokens(inputs, c)
 
     def cache_capacity(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
-        usable = usable_bytes(inputs, c, weights=weights, reserved=reserved + activations)
+        usable = usable_bytes(
+            inputs, c, weights=weights, reserved=reserved, activations=activations
+        )
         left = usable - weights - reserved
         return usable, _capacity_of_device(left - activations, caches, c, 1 - c.kv_offload)
 
