@@ -90,6 +90,8 @@ class EngineExecution:
     adapter_kernels : additional starts of memory-bound kernels for the adapters of one product
     adapter_bandwidth_fraction : rate of adapter kernels over that of memory-bound kernels
     adapter_launch_time : host time to launch the adapter kernels of one product [s]
+    captured_adapters : CUDA graphs hold the adapter kernels; otherwise a server with adapters
+        launches each kernel of its decode steps
     expert_loop_time : host time of each expert of a layer, if experts are launched one after the
         other [s]
     collective_launch_time : additional host time of every all-reduce that is no custom kernel [s]
@@ -164,6 +166,7 @@ class EngineExecution:
     adapter_kernels: Ratio = 6.0
     adapter_bandwidth_fraction: Fraction = 0.5
     adapter_launch_time: Seconds = 5e-5
+    captured_adapters: bool = True
     expert_loop_time: Seconds = 0.0
     collective_launch_time: Seconds = 0.0
     network_callback_time: Seconds = 0.0
