@@ -407,6 +407,10 @@ class EngineProfile:
     pipeline_parallel : supports pipeline parallelism
     expert_parallel : supports expert parallelism
     attention_data_parallel : supports data-parallel attention with shared experts
+    context_parallel : ranks can split the tokens of prompts (prefill context parallelism)
+    context_parallel_limits : what it is restricted to: ``experts`` (models that have some),
+        ``latent`` (latent attention), ``nvidia`` (GPUs), ``one_stage`` of a pipeline, ``text``
+        without images, ``no_adapters``, ``no_drafts``
     undivided : forms of parallelism (``expert_parallel``, ``attention_data_parallel``) with degree
         1 or all GPUs of a stage
     one_split : tensor and pipeline parallelism exclude each other
@@ -462,6 +466,8 @@ class EngineProfile:
     pipeline_parallel: bool = True
     expert_parallel: bool = True
     attention_data_parallel: bool = True
+    context_parallel: bool = False
+    context_parallel_limits: tuple[str, ...] = ()
     undivided: tuple[str, ...] = ()
     one_split: bool = False
     pads_heads: bool = False

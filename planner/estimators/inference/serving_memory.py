@@ -257,6 +257,7 @@ def _memory_and_cache(
     memory, sampled = inputs.engine.memory, c.concurrency / c.attention_data_parallel
     profiled = memory.profiled_seqs
     tokens = c.max_num_batched_tokens if profiled else step_tokens(inputs, c)
+    tokens = tokens / c.context_parallel
 
     def cache_capacity(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
         usable = usable_bytes(

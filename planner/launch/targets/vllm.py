@@ -101,17 +101,22 @@ def _set_layout(server: ServerSettings, model: ModelSpec | None) -> int:
     """Set parallelism and GPUs; return the attention ranks, 1 for a dense model's replicas."""
     tensor_parallel, num_stages = server.count("tensor_parallel"), server.count("pipeline_parallel")
     data_parallel = server.count("attention_data_parallel")
+    context_parallel = server.count("context_parallel")
     is_dense = model is not None and not model.num_experts
     ranks = 1 if is_dense else data_parallel
     server.values.update(
-        tensor_parallel=tensor_parallel, pipeline_parallel=num_stages, attention_data_parallel=ranks
+        tensor_parallel=tensor_parallel,
+        context_parallel=context_parallel,
+        pipeline_parallel=num_stages,
+        attention_data_parallel=ranks,
     )
-    server.set_gpus(tensor_parallel * num_stages * data_parallel)
+    stage_gpus = tensor_parallel * context_parallel * data_parallel
+    server.set_gpus(stage_gpus * num_stages)
     if is_dense and data_parallel > 1:
         server.notes.append(
             f"The {data_parallel} data-parallel ranks of a dense model are replicas."
         )
-    set_experts(server, model, tensor_parallel * data_parallel)
+    set_experts(server, model, stage_gpus)
     _set_uneven_stages(server, num_stages)
     return ranks
 

@@ -116,7 +116,7 @@ class ServerGroup:
     @property
     def stage_gpus(self) -> int:
         """GPUs of one pipeline stage."""
-        return int(self.values["tensor_parallel"]) * self.ranks
+        return int(self.values["tensor_parallel"] * self.values["context_parallel"]) * self.ranks
 
     @property
     def num_gpus(self) -> int:

@@ -141,7 +141,8 @@ def _layouts(
     """Columns of the distinct layouts of one replica, for each number of GPUs."""
     degrees = [single_axis(ServingConfigurations, name, table[name]) for name in _LAYOUT]
     layouts = cross_product(degrees)
-    stage = numbers(layouts, "tensor_parallel") * numbers(layouts, "attention_data_parallel")
+    split = numbers(layouts, "tensor_parallel") * numbers(layouts, "context_parallel")
+    stage = split * numbers(layouts, "attention_data_parallel")
     replica = stage * numbers(layouts, "pipeline_parallel")
     if min(len(table[name]) for name in ("pipeline_parallel", "attention_data_parallel")) > 1:
         # Engines combine these two hardly ever; who sets one of them gets both.
