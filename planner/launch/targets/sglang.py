@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from planner.errors import LaunchError
 from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.read.serving_reader import (
     DraftSettings,
@@ -32,6 +33,7 @@ from planner.launch.write.serving_writer import (
     server_urls,
     target_modules,
 )
+from planner.specs.engine import ATTENTION_FFN
 from planner.specs.model import ModelSpec
 
 NAME = "sglang"
@@ -50,7 +52,12 @@ def _set_experts_on_host(server: ServerSettings) -> None:
 
 
 def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Set parallelism and GPUs; return the attention ranks, part of the tensor-parallel group."""
+    """Set parallelism and GPUs; return the attention ranks, part of the tensor-parallel group.
+
+    Raises LaunchError if attention and FFN have servers of their own.
+    """
+    if any(each.option == "--afd-role" for each in server.reading.command.unknown):
+        raise LaunchError(ATTENTION_FFN)
     stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
     ranks, server_copies = server.count("attention_data_parallel"), server.count("server_copies")
     if server.reading.has("--enable-dp-attention") and ranks == 1:
