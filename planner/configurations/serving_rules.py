@@ -98,7 +98,7 @@ def _context_parallel(c: ServingConfigurations, context: ServingContext) -> Bool
     }
     violated = np.zeros((), dtype=np.bool_)
     for name in context.engine.context_parallel_limits:
-        violated = violated | limits[name]
+        violated = violated | np.asarray(limits[name])
     return np.asarray((c.context_parallel > 1) & violated)
 
 
