@@ -302,7 +302,8 @@ class EngineMemory:
     cache_share : share of the memory left by weights and activations that the cache gets, where
         the option is a share of the device
     reserved : context [bytes] and communication buffers, and graphs where these are not apart
-    graphs : memory of CUDA graphs that the engine takes off the cache [bytes]
+    graphs : memory of CUDA graphs that the engine takes off the cache [bytes], of 256 sequences or
+        more
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
     windows_hold_step : the room for one request has the new tokens of a step in addition to each
         sliding window

@@ -34,6 +34,11 @@ from planner.layers.operators import AttentionCore, Scan
 from planner.specs.engine import MemoryShare
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 
+# ``cudagraph_capture_sizes`` of vllm/config/vllm.py, and the default sequences of the start logs
+# that the memory of graphs is taken from.
+_GRAPH_SIZES = np.array([1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)])
+_USUAL_GRAPH_SEQS = 256
+
 
 @record(kw_only=True)
 class KvCacheCapacity:
@@ -203,7 +208,27 @@ def reserved_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArra
     memory, is_slow = inputs.engine.memory, inputs.machine.gpu.scale_up.kind is LinkKind.PCIE
     peers = 0.0 if is_slow else memory.communication
     shared = np.where(c.tensor_parallel > 1, peers, 0.0)
-    return np.asarray(memory.reserved + memory.graphs + shared)
+    return np.asarray(memory.reserved + _graph_bytes(inputs, c) + shared)
+
+
+def _graph_bytes(inputs: ServingInputs, c: ServingConfigurations) -> Numeric:
+    """Return bytes of CUDA graphs: fewer are captured if the option of sequences is lower."""
+    memory = inputs.engine.memory
+    if not memory.fixed_profiled_seqs:
+        return memory.graphs
+    seqs: Numeric = memory.profiled_seqs
+    if inputs.engine_max_num_seqs is not None:
+        sampled = c.concurrency / c.attention_data_parallel
+        seqs = np.where(c.concurrency == inputs.engine_max_num_seqs, seqs, sampled)
+    usual = _captured_graphs(_USUAL_GRAPH_SEQS)
+    return memory.graphs * np.minimum(_captured_graphs(seqs) / usual, 1.0)
+
+
+def _captured_graphs(seqs: Numeric) -> FloatArray:
+    """Return vLLM's graphs: of pieces up to twice the sequences, of whole steps up to these."""
+    pieces = np.searchsorted(_GRAPH_SIZES, np.minimum(2 * np.ceil(seqs), 512), side="right")
+    whole = np.searchsorted(_GRAPH_SIZES, np.ceil(seqs), side="right")
+    return np.asarray(pieces + whole, dtype=float)
 
 
 def usable_bytes(
