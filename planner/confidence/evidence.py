@@ -271,6 +271,7 @@ def serving_groups(layout: Any, load: int | IndexArray) -> IndexArray:
     used = {
         "pipeline": np.greater(layout.pipeline_parallel, 1),
         "experts": np.greater(layout.expert_parallel, 1),
+        "context": np.greater(layout.context_parallel, 1),
         "attention_dp": np.greater(layout.attention_data_parallel, 1),
         "offload": np.greater(layout.weight_offload, 0) | np.greater(layout.kv_offload, 0),
     }

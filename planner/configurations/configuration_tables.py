@@ -416,9 +416,10 @@ def format_layout(row: Mapping[str, object]) -> str:
 class ServingConfigurations(ConfigurationTable):
     """Ways to serve a model; every field broadcasts to ``shape``.
 
-    A replica has tensor_parallel x attention_data_parallel x pipeline_parallel GPUs and
-    holds ``concurrency`` requests; ``max_num_batched_tokens`` bounds the tokens of a step of
-    one attention rank.
+    A replica has tensor_parallel x context_parallel x attention_data_parallel x
+    pipeline_parallel GPUs and holds ``concurrency`` requests; ``max_num_batched_tokens`` bounds the
+    tokens of a step of one attention rank. The context-parallel GPUs of a rank split the tokens of
+    its prompts; each of them holds its caches and decodes all of its requests.
     Experts are split over expert_parallel ranks, and each expert over the remaining ranks of the
     stage. ``weight_offload``, ``kv_offload``: shares in host memory.
     ``gpu_memory_utilization``: the engine's option for its share of a GPU's memory, see
@@ -429,6 +430,7 @@ class ServingConfigurations(ConfigurationTable):
 
     num_gpus: FloatArray
     tensor_parallel: FloatArray
+    context_parallel: FloatArray
     pipeline_parallel: FloatArray
     attention_data_parallel: FloatArray
     expert_parallel: FloatArray
@@ -444,7 +446,7 @@ class ServingConfigurations(ConfigurationTable):
     @property
     def stage_gpus(self) -> FloatArray:
         """GPUs of one pipeline stage of a replica."""
-        return self.tensor_parallel * self.attention_data_parallel
+        return self.tensor_parallel * self.context_parallel * self.attention_data_parallel
 
     @property
     def replica_gpus(self) -> FloatArray:
@@ -480,6 +482,7 @@ class PoolConfigurations(ServingConfigurations):
     replicas: FloatArray
     prefill_replicas: FloatArray
     prefill_tensor_parallel: FloatArray
+    prefill_context_parallel: FloatArray
     prefill_pipeline_parallel: FloatArray
     prefill_attention_data_parallel: FloatArray
     prefill_expert_parallel: FloatArray

@@ -84,6 +84,24 @@ def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolAr
     return np.asarray((c.attention_data_parallel > 1) & (context.model.num_experts == 0))
 
 
+def _context_parallel(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where the engine splits no prompts of the model, on the GPU or in this pipeline."""
+    model, work = context.model, context.workload
+    limits = {
+        "experts": model.num_experts == 0,
+        "latent": any(each.kind is not AttentionKind.LATENT for each in model.attentions),
+        "nvidia": context.gpu.vendor != "NVIDIA",
+        "one_stage": c.pipeline_parallel > 1,
+        "text": work.images_per_sample > 0,
+        "no_adapters": work.lora_rank > 0,
+        "no_drafts": work.draft_tokens > 0,
+    }
+    violated = np.zeros((), dtype=np.bool_)
+    for name in context.engine.context_parallel_limits:
+        violated = violated | np.asarray(limits[name])
+    return np.asarray((c.context_parallel > 1) & violated)
+
+
 def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     """True where the engine lacks the weight format, or the GPU has no kernel for it."""
     engine = context.engine
@@ -178,8 +196,8 @@ def _fabric(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
-        ("gpu_count", "tensor x attention_data x pipeline parallel must divide the number of GPUs",
-         has_left_over_gpus),
+        ("gpu_count", "tensor x context x attention_data x pipeline parallel must divide the"
+         " number of GPUs", has_left_over_gpus),
         ("attention_heads", "tensor_parallel must divide the heads of attention and of states, and"
          " divide the key-value heads or be a multiple of them", _heads),
         ("intermediate_size", (
@@ -190,6 +208,8 @@ SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
         ("expert_parallel", "expert_parallel must divide the GPUs of a pipeline stage and the "
          "experts with their copies", _experts),
         ("attention_data_parallel", "attention_data_parallel needs experts", _attention_data),
+        ("context_parallel", "the engine has no prefill context parallelism for this model, GPU, "
+         "request or pipeline", _context_parallel),
         ("quantization", "the engine has no kernels for this quantization on this GPU",
          _quantization),
         ("kv_cache", "the engine has no cache of this type, or the GPU no fp8 and the engine no "

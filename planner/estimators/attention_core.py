@@ -110,6 +110,8 @@ def serving_attention(share: BatchShare, op: AttentionCore, layer: Layer) -> Ite
     yield _decode(share, op)
     if share.inputs.workload.decode_context_parallel > 1:
         yield _decode_exchange(share, op)
+    if np.any(share.configurations.context_parallel > 1):
+        yield _prompt_exchange(share, op)
 
 
 def training_index_scores(
@@ -485,6 +487,23 @@ def cache_shards(share: BatchShare, op: AttentionCore) -> FloatArray:
     heads = 1 if op.latent_width else op.key_value_heads
     copies = np.maximum(share.tensor_parallel / heads, 1.0)
     return np.minimum(share.inputs.workload.decode_context_parallel, copies)
+
+
+def _prompt_exchange(share: BatchShare, op: AttentionCore) -> Operator:
+    """Return the gathering of the keys and values of the prompt tokens that other ranks compute.
+
+    Two chunks of each prompt, one from either end, make causal work equal [1]_.
+
+    References
+    ----------
+    .. [1] vllm/v1/worker/gpu/pcp_manager.py; docs.sglang.io, Prefill Context Parallelism.
+    """
+    ranks = share.configurations.context_parallel
+    width = op.latent_width or share.key_value_heads(op.key_value_heads) * (op.qk_dim + op.v_dim)
+    num_bytes = share.prompt_tokens * ranks * (2.0 * width + index_bytes(op))
+    group = CommunicationGroup(size=ranks, stride=share.tensor_parallel)
+    time = np.where(ranks > 1, share.machine.collective("all_gather", num_bytes, group), 0.0)
+    return Operator(name="prompt_exchange", module=op.module, forward=time)
 
 
 def _decode_exchange(share: BatchShare, op: AttentionCore) -> Operator:

@@ -180,13 +180,16 @@ def serving_exchange(share: BatchShare, op: ExpertExchange, layer: Layer) -> Ite
     sends its tokens: to all ranks, or to those of their experts, whichever is faster.
     """
     c, machine, group = share.configurations, share.machine, share.stage_group
-    num_bytes = 2.0 * share.batch.tokens * share.hidden_size
+    # Ranks of context parallelism all have the decoding sequences.
+    decoded = share.batch.decoding * share.batch.tokens_per_sequence
+    copied = (c.context_parallel - 1) * decoded
+    num_bytes = 2.0 * (share.batch.tokens + copied) * share.hidden_size
     together = share.kernels.all_reduce(num_bytes, group)
     gathered = machine.gather_scatter_time(num_bytes, group)
     sent = distinct_domain_share(num_copies=op.per_token, num_domains=machine.num_domains(group))
     sent_bytes = 2.0 * share.tokens * op.columns.total * np.minimum(op.per_token, c.expert_parallel)
     sent_both_ways = 2.0 * machine.collective("all_to_all", sent_bytes, group, sent_across=sent)
-    is_data_parallel = c.attention_data_parallel > 1
+    is_data_parallel = c.attention_data_parallel * c.context_parallel > 1
     if machine.ledger is not None:
         is_gathered = gathered <= sent_both_ways
         machine.unused(is_data_parallel, "all_reduce", "custom_all_reduce")

@@ -68,9 +68,18 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
         path = find(SpecKind.MODELS, name, folder)
     except SpecError:
         if (base := copied_from(name, folder)) is None:
+            _refuse_unmodelled(name)
             raise
         return _as_published(_from_toml(find(SpecKind.MODELS, base, folder)), name)
     return _from_toml(path)
+
+
+def _refuse_unmodelled(name: str) -> None:
+    """Raise SpecError with the reason if a model of this name is known not to be modelled."""
+    from planner.specs.hugging_face import unmodelled_model
+
+    if reason := unmodelled_model(name):
+        raise SpecError(reason)
 
 
 def copied_from(name: str, folder: Path | None = None) -> str | None:
@@ -126,6 +135,7 @@ def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
         try:
             config = find_config(name)
         except SpecError as error:
+            _refuse_unmodelled(name)
             raise SpecError(f"{error}{close_names(SpecKind.MODELS, name, folder)}") from error
         return read_config(config, name)
     return _from_toml(find(SpecKind.MODELS, name, folder))

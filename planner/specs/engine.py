@@ -26,17 +26,26 @@ Count = Annotated[int, Strict(), Interval(ge=1, le=10**7)]
 _ALL = tuple(Quantization.usual())
 
 
+ATTENTION_FFN = (
+    "No released engine serves attention-FFN disaggregation on NVIDIA or AMD GPUs, so planner does "
+    "not predict it. vLLM has an experimental plugin (github.com/vllm-project/afd-plugin), SGLang "
+    "an experiment on Ascend (pull request 36258), TensorRT-LLM no plan (issue 6577)."
+)
+
+
 class MemoryShare(StrEnum):
     """Reference of an engine's option for the share of GPU memory.
 
     ``GPU``: of the whole device, for all memory of the engine; ``STATIC``: of the memory that is
     free at the start, for weights and KV cache only; ``FREE``: of the memory that weights and
-    activations leave free, for the KV cache only.
+    activations leave free, for the KV cache only; ``LOADED``: of the memory that is free after the
+    weights are loaded, for the KV cache only: steps have what the cache leaves.
     """
 
     GPU = "gpu"
     STATIC = "static"
     FREE = "free"
+    LOADED = "loaded"
 
 
 @validated
@@ -89,6 +98,8 @@ class EngineExecution:
     adapter_kernels : additional starts of memory-bound kernels for the adapters of one product
     adapter_bandwidth_fraction : rate of adapter kernels over that of memory-bound kernels
     adapter_launch_time : host time to launch the adapter kernels of one product [s]
+    captured_adapters : CUDA graphs hold the adapter kernels; otherwise a server with adapters
+        launches each kernel of its decode steps
     expert_loop_time : host time of each expert of a layer, if experts are launched one after the
         other [s]
     collective_launch_time : additional host time of every all-reduce that is no custom kernel [s]
@@ -164,6 +175,7 @@ class EngineExecution:
     adapter_kernels: Ratio = 6.0
     adapter_bandwidth_fraction: Fraction = 0.5
     adapter_launch_time: Seconds = 5e-5
+    captured_adapters: bool = True
     expert_loop_time: Seconds = 0.0
     collective_launch_time: Seconds = 0.0
     network_callback_time: Seconds = 0.0
@@ -292,7 +304,8 @@ class EngineMemory:
     cache_share : share of the memory left by weights and activations that the cache gets, where
         the option is a share of the device
     reserved : context [bytes] and communication buffers, and graphs where these are not apart
-    graphs : memory of CUDA graphs that the engine takes off the cache [bytes]
+    graphs : memory of CUDA graphs that the engine takes off the cache [bytes], of 256 sequences or
+        more
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
     windows_hold_step : the room for one request has the new tokens of a step in addition to each
         sliding window
@@ -404,6 +417,10 @@ class EngineProfile:
     pipeline_parallel : supports pipeline parallelism
     expert_parallel : supports expert parallelism
     attention_data_parallel : supports data-parallel attention with shared experts
+    context_parallel : ranks can split the tokens of prompts (prefill context parallelism)
+    context_parallel_limits : what it is restricted to: ``experts`` (models that have some),
+        ``latent`` (latent attention), ``nvidia`` (GPUs), ``one_stage`` of a pipeline, ``text``
+        without images, ``no_adapters``, ``no_drafts``
     undivided : forms of parallelism (``expert_parallel``, ``attention_data_parallel``) with degree
         1 or all GPUs of a stage
     one_split : tensor and pipeline parallelism exclude each other
@@ -459,6 +476,8 @@ class EngineProfile:
     pipeline_parallel: bool = True
     expert_parallel: bool = True
     attention_data_parallel: bool = True
+    context_parallel: bool = False
+    context_parallel_limits: tuple[str, ...] = ()
     undivided: tuple[str, ...] = ()
     one_split: bool = False
     pads_heads: bool = False

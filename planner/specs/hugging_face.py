@@ -9,7 +9,7 @@ from pathlib import Path
 
 from planner.base.read_files import parse_json
 from planner.errors import MissingDependencyError, SpecError, did_you_mean
-from planner.specs.hugging_face_families import FAMILIES, UNMODELLED
+from planner.specs.hugging_face_families import FAMILIES, UNMODELLED, UNMODELLED_NAMES
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.model import ModelSpec
 from planner.specs.published_quantization import published_types
@@ -99,6 +99,19 @@ def _unsupported(family: object) -> str:
     if text in UNMODELLED:
         return f"{refused}: not modelled are {UNMODELLED[text]}."
     return f"{refused}.{did_you_mean(text, FAMILIES) or f' {supported}'}"
+
+
+def unmodelled_model(name: str) -> str | None:
+    """Return why a model of this name cannot be predicted; None if planner knows no reason.
+
+    Parameters
+    ----------
+    name : name of a model, or ORG/NAME of a repository
+    """
+    short = name.rpartition("/")[2].lower()
+    types = (each for begin, each in UNMODELLED_NAMES.items() if short.startswith(begin))
+    family = next(types, None)
+    return None if family is None else f"{name}: {_unsupported(family)}"
 
 
 def _name(values: Mapping[str, object], path: Path) -> str:

@@ -491,6 +491,7 @@ def _composite(whole_name: str, default_type: str, config: ConfigReader) -> Tabl
     text = full_config.text()
     model_type = text.values.get("model_type")
     name = default_type if model_type is None or text is full_config else str(model_type)
+    name = OTHER_NAMES.get(name, name)
     if name not in ROWS:
         hint = did_you_mean(name[:40], ROWS).strip()
         why = f" ({hint})" if hint else ""
@@ -538,6 +539,7 @@ COMPOSITES: Mapping[str, str] = _ALL["composites"]
 UNMODELLED: Mapping[str, str] = {
     name: reason for reason, names in _ALL["unmodelled"].items() for name in names.split()
 }
+UNMODELLED_NAMES: Mapping[str, str] = _ALL["unmodelled_names"]
 _TOWERS = _rows(_ALL["towers"], _ALL["tower_shapes"])
 _TEXTS: dict[str, Family] = {name: partial(_table, row) for name, row in ROWS.items()}
 _TEXTS |= {name: _TEXTS[family] for name, family in OTHER_NAMES.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
@@ -66,9 +68,23 @@ def test_tensorrt_llm_gives_its_cache_a_share_of_what_is_free() -> None:
 def test_the_default_of_such_engines_is_of_what_is_free_too(engine: str, share: float) -> None:
     """``free_gpu_memory_fraction`` and ``cache_max_entry_count`` where nobody gives them."""
     memory = memory_of(setting_of(engine), 0.0, share)
-    beside = memory.weights + memory.activations + memory.reserved
-    free = setting_of(engine).machine.gpu.allocatable_memory - beside
-    assert memory.room.size == pytest.approx(share * free)
+    steps = memory.activations if engine == "tensorrt-llm" else 0.0
+    free = setting_of(engine).machine.gpu.allocatable_memory - memory.weights - memory.reserved
+    assert memory.room.size == pytest.approx(share * (free - steps))
+
+
+def test_a_cache_that_is_allocated_before_the_first_step_must_leave_its_activations() -> None:
+    """github.com/InternLM/lmdeploy/issues/3280: three large images crash with 0.99 on an H100."""
+    setting = serving_setting("qwen2.5-vl-7b", "h100-sxm", "lmdeploy", input_tokens=9000)
+    setting = replace(setting, workload=replace(setting.workload, images_per_sample=3.0))
+    shares = np.linspace(0.8, 1.0, 21)
+    c = replicas(concurrency=2, gpu_memory_utilization=shares)
+    found = evaluate_serving(setting, c)
+    free = setting.machine.gpu.allocatable_memory - found.memory.weights - found.memory.reserved
+    enough = (1 - shares) * free >= found.memory.activations
+    assert (found.rejected_by > 0).tolist() == (~enough).tolist()
+    assert enough[shares < 0.97].all()
+    assert not enough[shares > 0.985].any()
 
 
 def test_weights_beyond_the_share_do_not_fit() -> None:

@@ -189,3 +189,6 @@ def test_rates_fall_as_published() -> None:
     assert 0.5 < kept("llama-2-7b", "a100-sxm-80gb", "vllm-v0", 128.0, 8, **chats) < 0.75
     short = {"input_tokens": 32, "output_tokens": 128}
     assert 0.8 < kept("llama-2-7b", "h100-sxm", "vllm", 8.0, 8, **short) < 0.895
+    # predibase/lorax issue 333: 0.51 at one request of a server that captures no CUDA graphs.
+    alone = {"input_tokens": 428, "output_tokens": 60}
+    assert 0.4 < kept("mistral-7b-v0.2", "l40s-48gb", "tgi", 1.0, 16, **alone) < 0.75

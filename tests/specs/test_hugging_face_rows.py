@@ -68,8 +68,22 @@ def _read(folder: Path, config: Any) -> ModelSpec:
 
 
 def test_the_number_of_types_that_are_read() -> None:
-    assert len(FAMILIES) == 276
+    assert len(FAMILIES) == 278
     assert not FAMILIES.keys() & UNMODELLED.keys()
+
+
+def test_types_by_other_names_and_models_that_are_not_modelled(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8}
+    text = {**sizes, "model_type": "minimax_m3", "intermediate_size": 64, "vocab_size": 1024}
+    text |= {"num_local_experts": 8, "num_experts_per_tok": 2}
+    whole = {"model_type": "minimax_m3_vl", "text_config": text, "vision_config": {}}
+    alone, inside = _read(tmp_path, text), _read(tmp_path, whole)
+    assert alone.layer_groups == inside.layer_groups
+    with pytest.raises(SpecError, match="not modelled are tables of n-grams"):
+        _read(tmp_path, {**sizes, "model_type": "deepseek_v41"})
+    for name in ("deepseek-v4.1-flash", "deepseek-ai/DeepSeek-V4.1-Flash"):
+        with pytest.raises(SpecError, match="not modelled are tables of n-grams"):
+            load_model(name)
 
 
 FIELDS = {

@@ -276,8 +276,9 @@ class BatchShare:
 
     @cached_property
     def prompt_tokens(self) -> FloatArray:
-        """Prompt tokens in this rank's attention and dense matrices."""
-        return self.batch.prefill_tokens * self.prompt_share
+        """Prompt tokens in this GPU's attention and dense matrices."""
+        split = self.prompt_share / self.configurations.context_parallel
+        return self.batch.prefill_tokens * split
 
     @cached_property
     def decoding(self) -> FloatArray:

@@ -217,7 +217,8 @@ def _launch_time(share: BatchShare, group: LayerGroup, decoding: bool) -> Numeri
     blocks = group.num_blocks / 2
     host_time = each + serving_adapter_launches(share.inputs, layer)
     launched = host_time + blocks * execution.prefill_launch_time + routing + mixing
-    if not decoding:
+    is_eager = share.inputs.max_loras > 0 and not execution.captured_adapters
+    if not decoding or is_eager:
         return launched
     longest = execution.captured_context or np.inf
     shown = host_time if execution.decode_launch_time > 0 else each

@@ -34,6 +34,11 @@ from planner.layers.operators import AttentionCore, Scan
 from planner.specs.engine import MemoryShare
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 
+# ``cudagraph_capture_sizes`` of vllm/config/vllm.py, and the default sequences of the start logs
+# that the memory of graphs is taken from.
+_GRAPH_SIZES = np.array([1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)])
+_USUAL_GRAPH_SEQS = 256
+
 
 @record(kw_only=True)
 class KvCacheCapacity:
@@ -203,19 +208,47 @@ def reserved_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArra
     memory, is_slow = inputs.engine.memory, inputs.machine.gpu.scale_up.kind is LinkKind.PCIE
     peers = 0.0 if is_slow else memory.communication
     shared = np.where(c.tensor_parallel > 1, peers, 0.0)
-    return np.asarray(memory.reserved + memory.graphs + shared)
+    return np.asarray(memory.reserved + _graph_bytes(inputs, c) + shared)
+
+
+def _graph_bytes(inputs: ServingInputs, c: ServingConfigurations) -> Numeric:
+    """Return bytes of CUDA graphs: fewer are captured if the option of sequences is lower."""
+    memory = inputs.engine.memory
+    if not memory.fixed_profiled_seqs:
+        return memory.graphs
+    seqs: Numeric = memory.profiled_seqs
+    if inputs.engine_max_num_seqs is not None:
+        sampled = c.concurrency / c.attention_data_parallel
+        seqs = np.where(c.concurrency == inputs.engine_max_num_seqs, seqs, sampled)
+    usual = _captured_graphs(_USUAL_GRAPH_SEQS)
+    return memory.graphs * np.minimum(_captured_graphs(seqs) / usual, 1.0)
+
+
+def _captured_graphs(seqs: Numeric) -> FloatArray:
+    """Return vLLM's graphs: of pieces up to twice the sequences, of whole steps up to these."""
+    pieces = np.searchsorted(_GRAPH_SIZES, np.minimum(2 * np.ceil(seqs), 512), side="right")
+    whole = np.searchsorted(_GRAPH_SIZES, np.ceil(seqs), side="right")
+    return np.asarray(pieces + whole, dtype=float)
 
 
 def usable_bytes(
-    inputs: ServingInputs, c: ServingConfigurations, *, weights: FloatArray, reserved: FloatArray
+    inputs: ServingInputs,
+    c: ServingConfigurations,
+    *,
+    weights: FloatArray,
+    reserved: FloatArray,
+    activations: Numeric = 0.0,
 ) -> FloatArray:
     """Return bytes of a GPU that the engine may use, by its memory-share option or default.
 
-    ``reserved``: bytes that are neither weights nor cache.
+    ``reserved``: bytes that are neither weights, activations nor cache. Where the cache gets its
+    share before any step, only what it leaves is usable if the ``activations`` need more.
     """
     kind, size = inputs.engine.memory.memory_share, inputs.machine.gpu.allocatable_memory
     memory_share = c.gpu_memory_utilization
-    if kind is MemoryShare.FREE:
+    loaded = weights + reserved
+    reserved = reserved + activations
+    if kind in (MemoryShare.FREE, MemoryShare.LOADED):
         memory_share = np.where(
             memory_share > 0, memory_share, inputs.engine.memory.gpu_memory_utilization
         )
@@ -223,6 +256,10 @@ def usable_bytes(
         usable = np.minimum(memory_share * size + reserved, size)
     elif kind is MemoryShare.FREE:
         usable = weights + reserved + memory_share * np.maximum(size - weights - reserved, 0.0)
+    elif kind is MemoryShare.LOADED:
+        free = np.maximum(size - loaded, 0.0)
+        left = (1 - memory_share) * free
+        usable = loaded + np.where(activations <= left, memory_share * free + activations, left)
     else:
         usable = np.asarray(size * memory_share)
     usable = np.where(memory_share > 0, usable, inputs.usable_memory)
@@ -246,9 +283,12 @@ def _memory_and_cache(
     memory, sampled = inputs.engine.memory, c.concurrency / c.attention_data_parallel
     profiled = memory.profiled_seqs
     tokens = c.max_num_batched_tokens if profiled else step_tokens(inputs, c)
+    tokens = tokens / c.context_parallel
 
     def cache_capacity(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
-        usable = usable_bytes(inputs, c, weights=weights, reserved=reserved + activations)
+        usable = usable_bytes(
+            inputs, c, weights=weights, reserved=reserved, activations=activations
+        )
         left = usable - weights - reserved
         return usable, _capacity_of_device(left - activations, caches, c, 1 - c.kv_offload)
 

@@ -51,7 +51,8 @@ _SCORES = re.compile(r"(?i)seq[-_]?cls|rerank|embedding|(?:^|/)(?:bge|e5|gte|mul
 _LORA_RANK = 16
 _HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
 _DEGREES = (
-    *("tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel"),
+    *("tensor_parallel", "context_parallel", "pipeline_parallel", "attention_data_parallel"),
+    "expert_parallel",
 )
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -113,6 +114,7 @@ class ServerSettings(SettingsBuilder):
         values, defaults = dict(self.values), dict(self.defaults)
         server_gpus = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
         server_gpus *= int(values["attention_data_parallel"])
+        server_gpus *= int(values.get("context_parallel", 1))
         copies = max(int(values["num_gpus"]) // server_gpus, 1)  # ranks that share nothing
         limit = ceil_div(parse_size(self.reading.text(ONGOING)) or 0, copies)
         if 0 < limit < int(values["concurrency"]):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from planner.base.units import ceil_div
+from planner.errors import LaunchError
 from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
     DraftSettings,
@@ -40,6 +41,7 @@ from planner.launch.write.serving_writer import (
     server_urls,
     target_modules,
 )
+from planner.specs.engine import ATTENTION_FFN
 from planner.specs.model import ModelSpec
 
 NAME = "vllm"
@@ -98,20 +100,30 @@ def _set_uneven_stages(server: ServerSettings, stages: int) -> None:
 
 
 def _set_layout(server: ServerSettings, model: ModelSpec | None) -> int:
-    """Set parallelism and GPUs; return the attention ranks, 1 for a dense model's replicas."""
+    """Set parallelism and GPUs; return the attention ranks, 1 for a dense model's replicas.
+
+    Raises LaunchError if attention and FFN have servers of their own.
+    """
+    if "afd" in json_table(server.reading.text("--additional-config")):
+        raise LaunchError(ATTENTION_FFN)
     tensor_parallel, num_stages = server.count("tensor_parallel"), server.count("pipeline_parallel")
     data_parallel = server.count("attention_data_parallel")
+    context_parallel = server.count("context_parallel")
     is_dense = model is not None and not model.num_experts
     ranks = 1 if is_dense else data_parallel
     server.values.update(
-        tensor_parallel=tensor_parallel, pipeline_parallel=num_stages, attention_data_parallel=ranks
+        tensor_parallel=tensor_parallel,
+        context_parallel=context_parallel,
+        pipeline_parallel=num_stages,
+        attention_data_parallel=ranks,
     )
-    server.set_gpus(tensor_parallel * num_stages * data_parallel)
+    stage_gpus = tensor_parallel * context_parallel * data_parallel
+    server.set_gpus(stage_gpus * num_stages)
     if is_dense and data_parallel > 1:
         server.notes.append(
             f"The {data_parallel} data-parallel ranks of a dense model are replicas."
         )
-    set_experts(server, model, tensor_parallel * data_parallel)
+    set_experts(server, model, stage_gpus)
     _set_uneven_stages(server, num_stages)
     return ranks
 

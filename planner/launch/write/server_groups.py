@@ -116,7 +116,8 @@ class ServerGroup:
     @property
     def stage_gpus(self) -> int:
         """GPUs of one pipeline stage."""
-        return int(self.values["tensor_parallel"]) * self.ranks
+        split = int(self.values["tensor_parallel"]) * int(self.values["context_parallel"])
+        return split * self.ranks
 
     @property
     def num_gpus(self) -> int:

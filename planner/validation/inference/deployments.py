@@ -102,6 +102,7 @@ class Deployment:
     """
 
     tensor_parallel: int
+    context_parallel: int
     pipeline_parallel: int
     attention_data_parallel: int
     expert_parallel: int
@@ -120,7 +121,8 @@ class Deployment:
     @property
     def replica_gpus(self) -> int:
         """GPUs of one replica."""
-        return self.tensor_parallel * self.pipeline_parallel * self.attention_data_parallel
+        stage = self.tensor_parallel * self.context_parallel * self.attention_data_parallel
+        return stage * self.pipeline_parallel
 
 
 @cache
@@ -196,7 +198,7 @@ def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:
         split["attention_data_parallel"] = _attention_ranks(run, prefix, split)
     if max(split.values()) > _MOST_GPUS:
         raise NotPredicted("impossible layout: more GPUs than there are")
-    stage = split["tensor_parallel"] * split["attention_data_parallel"]
+    stage = split["tensor_parallel"] * split["context_parallel"] * split["attention_data_parallel"]
     return split | {_EXPERTS: math.gcd(split[_EXPERTS], stage) if moe else 1}
 
 

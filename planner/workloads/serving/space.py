@@ -31,7 +31,7 @@ from planner.optimize.problem import confidence_factor
 from planner.optimize.source import Source
 from planner.question.request import Request
 from planner.question.terms import parameter_defaults, terms_about, terms_of
-from planner.specs.engine import EngineProfile
+from planner.specs.engine import ATTENTION_FFN, EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.specs.software_profile import engine_on
@@ -141,7 +141,8 @@ def _layouts(
     """Columns of the distinct layouts of one replica, for each number of GPUs."""
     degrees = [single_axis(ServingConfigurations, name, table[name]) for name in _LAYOUT]
     layouts = cross_product(degrees)
-    stage = numbers(layouts, "tensor_parallel") * numbers(layouts, "attention_data_parallel")
+    split = numbers(layouts, "tensor_parallel") * numbers(layouts, "context_parallel")
+    stage = split * numbers(layouts, "attention_data_parallel")
     replica = stage * numbers(layouts, "pipeline_parallel")
     if min(len(table[name]) for name in ("pipeline_parallel", "attention_data_parallel")) > 1:
         # Engines combine these two hardly ever; who sets one of them gets both.
@@ -449,11 +450,16 @@ def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
         )
 
 
+_ATTENTION_FFN_NAMES = ("afd", "attentionffn", "attentionffndisaggregation")
+
+
 def parse_modes(request: Request) -> list[str]:
     """The requested serving modes; default: all, or ``aggregated`` for one configuration."""
     defaults = (AGGREGATED,) if request.space == SINGLE else MODES
     modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
     for text in modes:
+        if text.lower().replace("-", "").replace("_", "") in _ATTENTION_FFN_NAMES:
+            raise SearchSpaceError(f"{ATTENTION_FFN} Known modes: {', '.join(MODES)}.")
         if text not in MODES:
             hint = did_you_mean(text, MODES)
             raise SearchSpaceError(f"Unknown mode {text!r}.{hint} Known: {', '.join(MODES)}.")

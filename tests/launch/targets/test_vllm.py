@@ -25,6 +25,7 @@ from planner.errors import LaunchError
 from planner.launch.read.parsed_launch import ParsedCommand
 from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob
+from planner.launch.targets import target_of
 from planner.launch.targets.vllm import TARGET
 
 POOLS = {
@@ -126,6 +127,22 @@ def test_pools_hand_the_cache_on() -> None:
     # Every copy on a node listens for others at a port of its own.
     assert "VLLM_NIXL_SIDE_CHANNEL_PORT=$((24000 + 10 * COPY))" in words(decode)
     assert "VLLM_NIXL_SIDE_CHANNEL_PORT=$((16000 + 10 * COPY))" in words(prefill)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_prompts_are_split_over_ranks(engine: str) -> None:
+    layout = {"tensor_parallel": 4, "context_parallel": 2, "expert_parallel": 8, "concurrency": 8}
+    job = planned(model="deepseek-v3", engine=engine, num_gpus=8, settings=layout)
+    assert lost_between(target_of(engine), job) == {}
+
+
+def test_attention_and_experts_on_separate_servers_are_refused(tmp_path: Path) -> None:
+    vllm = """vllm serve Qwen/Qwen3-30B-A3B --additional-config '{"afd": {"role": "ffn"}}'"""
+    sglang = "python -m sglang.launch_server --model-path Qwen/Qwen3-30B-A3B --afd-role attn"
+    for command in (vllm, sglang):
+        (tmp_path / "serve.sh").write_text(command)
+        with pytest.raises(LaunchError, match="attention-FFN disaggregation"):
+            read_launch(tmp_path / "serve.sh")
 
 
 def test_a_server_fills_whole_nodes() -> None:

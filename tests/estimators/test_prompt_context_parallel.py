@@ -1,0 +1,83 @@
+"""Prefill context parallelism of engines: GPUs that split the tokens of prompts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rows import each
+from serving_cases import replicas, serving_setting
+
+from planner.base.enums import Quantization
+from planner.estimators.inference.serving_estimate import (
+    SERVING_REJECTIONS,
+    ServingEstimate,
+    evaluate_serving,
+)
+
+
+def split(
+    model: str, gpu: str, engine: str, context: tuple[int, ...], **more: Any
+) -> ServingEstimate:
+    """Eight GPUs whose prompts ``context`` of them split, the others matrices."""
+    layout = {name: more.pop(name, 1) for name in ("concurrency", "pipeline_parallel")}
+    setting = serving_setting(model, gpu, engine, **more)
+    ranks = np.array(context, dtype=float)
+    is_fp4 = model.startswith("deepseek-v4")
+    experts = Quantization.MXFP4 if is_fp4 else Quantization.FP8_BLOCK
+    c = replicas(
+        num_gpus=8,
+        tensor_parallel=8 / ranks / layout["pipeline_parallel"],
+        context_parallel=ranks,
+        expert_parallel=8 / layout["pipeline_parallel"],
+        quantization=Quantization.FP8_BLOCK,
+        expert_quantization=experts,
+        **layout,
+    )
+    return evaluate_serving(setting, c)
+
+
+def test_long_prompts_are_faster_and_answers_slower() -> None:
+    found = split("deepseek-v3", "h200-sxm-141gb", "vllm", (1, 2, 4, 8), input_tokens=65_536)
+    assert (found.rejected_by == 0).all()
+    assert (np.diff(found.served.time_to_first_token) < 0).all()
+    assert (np.diff(found.served.time_per_output_token) > 0).all()
+    # Matrices of the attention have as many copies as ranks, experts none; caches are copies.
+    assert (np.diff(found.memory.weights) > 0).all()
+    assert float(found.memory.weights[3]) < 1.3 * float(found.memory.weights[0])
+    assert (found.configurations.replica_gpus == 8).all()
+    longest = found.memory.room.longest
+    assert np.ptp(longest) == pytest.approx(0, abs=1)
+
+
+def test_gains_as_published() -> None:
+    """github.com/sgl-project/sglang/pull/27928: DeepSeek-V4 on eight MI355X, 2 clients, 1,024 out.
+
+    First tokens of 8,192 and 16,384 tokens come 1.33 and 1.57 times as fast, others 0.77 times.
+    """
+    for tokens, first in ((8192, 1.33), (16_384, 1.57)):
+        found = split("deepseek-v4-pro", "mi355x-288gb", "sglang", (1, 8), input_tokens=tokens,
+                      output_tokens=1024, concurrency=2)  # fmt: skip
+        times = found.served.time_to_first_token, found.served.time_per_output_token
+        gains = [float(time[0] / time[1]) for time in times]
+        assert gains == pytest.approx([first, 0.77], rel=0.25)
+
+
+@each(
+    ("model", "gpu", "engine", "more", "is_refused"),
+    [
+        ("deepseek-v3", "h200-sxm-141gb", "vllm", {}, False),
+        ("glm-5.2", "h200-sxm-141gb", "sglang", {}, False),
+        ("qwen3-235b-a22b", "h200-sxm-141gb", "vllm", {}, True),  # no latent attention
+        ("deepseek-v3", "h200-sxm-141gb", "vllm", {"pipeline_parallel": 2}, True),
+        ("deepseek-v3", "h200-sxm-141gb", "vllm", {"lora_rank": 8}, True),
+        ("deepseek-v4-pro", "mi355x-288gb", "sglang", {}, True),  # deprecated on AMD
+    ],
+)
+def test_engines_split_prompts_of_some_models(
+    model: str, gpu: str, engine: str, more: dict[str, int], is_refused: bool
+) -> None:
+    found = split(model, gpu, engine, (1, 2), **more)
+    rule = SERVING_REJECTIONS.index("context_parallel") + 1
+    assert (found.rejected_by == rule).tolist() == [False, is_refused]
