@@ -252,9 +252,11 @@ def _adapter_sum(
     machine, (depth, columns) = share.machine, sides
     outputs, inputs = rows * np.asarray(columns), rows * np.asarray(depth)
     # Scaled (a read and a write), then added (two reads and a write); backward the same.
-    summed = machine.memory_time(5.0 * share.number_bytes * outputs, kernels=2)
+    is_wide = share.inputs.workload.adapter is AdapterKind.LORA
+    cast = share.execution.adapter_cast_bytes * inputs if is_wide else 0.0
+    summed = machine.memory_time(5.0 * share.number_bytes * outputs + cast, kernels=2)
     summed_gradient = machine.memory_time(
-        share.number_bytes * (2.0 * outputs + 3.0 * inputs), kernels=2
+        share.number_bytes * (2.0 * outputs + 3.0 * inputs) + cast, kernels=2
     )
     rank = share.inputs.workload.lora_rank
     return Operator(

@@ -38,6 +38,7 @@ _TRAINING = {
     **dict.fromkeys(("expert_launch_time", "expert_host_wait", "expert_bias_passes"), 0.0),
     **dict.fromkeys(("expert_loop_time", "module_gather_time", "module_hook_time"), 0.0),
     **dict.fromkeys(("micro_batch_overhead", "step_overhead", "weight_broadcast_time"), 0.0),
+    "adapter_cast_bytes": 0.0,
     **dict.fromkeys(("node_reduce_wait",), 0.0),
     **dict.fromkeys(("elementwise_passes", "permute_passes", "dequantize_passes"), 1.0),
     "loss_passes": 2.0,

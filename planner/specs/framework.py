@@ -57,6 +57,8 @@ class Execution:
     expert_bias_passes : reads and writes of the experts' outputs in 16 bits to add their bias, if
         separate kernels add it
     adapter_launch_time : host time to launch the forward kernels of one adapter [s]
+    adapter_cast_bytes : traffic of kernels that cast, drop out and cast back each number that an
+        adapter reads [bytes]; as much again for its gradient; 0: the adapter reads it as it is
     dequantize_launch_time : host time to launch the conversion of one 4-bit matrix to 16 bits [s]
     dequantize_passes : traffic of converting 4-bit matrices to 16 bits over one read and one write
     fused_projections : queries, keys and values are one matrix with one adapter, and so are gate
@@ -88,6 +90,7 @@ class Execution:
     node_reduce_wait: Seconds = 0.0
     expert_bias_passes: Ratio = 0.0
     adapter_launch_time: Seconds = 0.0
+    adapter_cast_bytes: BytesOrZero = 0.0
     dequantize_launch_time: Seconds = 0.0
     dequantize_passes: Ratio = 1.0
     fused_projections: bool = False

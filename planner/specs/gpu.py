@@ -22,6 +22,7 @@ from planner.specs.spec_files import (
     BytesPerSecond,
     FlopPerSecond,
     Fraction,
+    Numbers,
     Ratio,
     Seconds,
     Share,
@@ -228,10 +229,13 @@ class AttentionKernelEfficiency:
     ----------
     forward : rate of the forward kernel over that of the GPU's native kernel
     backward : rate of the backward kernel over that of the GPU's native kernel
+    register_width : numbers of the widest head whose sums the backward kernel of PyTorch under a
+        mask holds in registers
     """
 
     forward: Fraction
     backward: Fraction
+    register_width: Numbers = 128.0
 
 
 @validated

@@ -132,10 +132,12 @@ def adapter_times(
     for name, matrix in thin_matrices(world, layout, group).items():
         k, m = matrix.depth, matrix.columns
         forward = gemm(world, n, r, k, bits) + gemm(world, n, m, r, bits)
-        forward += elementwise(world, 4 * n * m) + elementwise(world, 6 * n * m)
+        is_wide = world.workload.adapter == "lora"
+        cast = world.framework.execution.adapter_cast_bytes * n * k if is_wide else 0
+        forward += elementwise(world, 4 * n * m + cast) + elementwise(world, 6 * n * m)
         backward = gemm(world, r, m, n, bits) + gemm(world, n, r, m, bits)
         backward += gemm(world, r, k, n, bits) + gemm(world, n, k, r, bits)
-        backward += elementwise(world, 4 * n * m) + elementwise(world, 6 * n * k)
+        backward += elementwise(world, 4 * n * m + cast) + elementwise(world, 6 * n * k)
         times[name] = forward, backward
     if world.workload.adapter == "qlora":
         passes = world.framework.execution.dequantize_passes

@@ -345,6 +345,13 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
     forward = fused_attention(world, attention, layout)
     ahead, behind = kernel_rates(world.gpu.efficiency, attention_kernels(world, layout))
     backward = 2.5 * forward / world.gpu.efficiency.attention_backward_fraction * ahead / behind
+    row = world.gpu.efficiency.attention_kernels.get("masked")
+    if (
+        layout.attention_kernel == "masked"
+        and row
+        and max(kernel_dims(attention)) > row.register_width
+    ):
+        backward /= 0.3
     rates = world.gpu.efficiency.fp8_attention
     if layout.fp8_attention and rates is not None:
         forward, backward = forward / rates.forward, backward / rates.backward

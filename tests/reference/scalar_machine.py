@@ -312,12 +312,17 @@ def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> f
     written_for = attention_kernels(world, layout)
     kernel = SimpleNamespace(heads=a, head_dim=d_qk, kernels=written_for)
     num_bytes = 2 * n * (a + keys) * dims
+    flops = 2 * n * mean_keys * a * dims
+    if layout.attention_kernel == "masked":
+        # The mask is read for each head, whose numbers fill 64 or 128.
+        num_bytes += 2 * n * s * a
+        kernel.head_dim = 64 if d_qk <= 64 else max(d_qk, 128)
+        flops *= kernel.head_dim / d_qk
     c, steps = layout.context_parallel, 1.0
     if layout.cp_comm_type == "a2a":
         kernel.heads = a / c
     else:  # a kernel for the keys of each rank of the ring, two side by side
         steps = max(c / 2, 1)
-    flops = 2 * n * mean_keys * a * dims
     return steps * fused_kernel(world, layout, kernel, flops / steps, num_bytes / steps)
 
 
