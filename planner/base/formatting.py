@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from planner.base.units import DAY as DAY
 from planner.base.units import GIB, HOUR
@@ -180,6 +181,16 @@ def format_counted(number: float, noun: str) -> str:
 def format_gpus(number: float) -> str:
     """A number of GPUs."""
     return format_counted(number, "GPU")
+
+
+def format_gpus_of_row(row: Mapping[str, Any]) -> str:
+    """Number and type of a plan's GPUs, ``8 x h100-sxm-80gb + 8 x h20-96gb`` with two types."""
+    number, other = row["num_gpus"], row.get("rollout_gpu")
+    if other in (None, "", row["gpu"]):
+        return f"{format_count(number)} x {row['gpu']}"
+    rollout = row["rollout_gpus"]
+    trains = f"{format_count(number - rollout)} x {row['gpu']}"
+    return f"{trains} + {format_count(rollout)} x {other}"
 
 
 def join_words(words: Iterable[str]) -> str:

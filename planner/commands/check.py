@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from planner.base import formatting
 from planner.base.read_files import read_text
 from planner.base.records import record
 from planner.commands.command import Call, Command, PlanQuestion, error_of, read_question
@@ -106,7 +107,7 @@ def _line(checked: Checked) -> str:
     plan, evaluation = checked.plan, checked.evaluation
     verdict = " ".join(format_verdict(plan, evaluation).split())
     row = first_row(evaluation.table())
-    gpus = f"{row['num_gpus']} x {row['gpu']}"
+    gpus = formatting.format_gpus_of_row(row)
     unspecified = [name for name in ("gpu", "num_gpus") if name in checked.assumed]
     if unspecified:
         options = " and ".join(glossary()[name].option_name for name in unspecified)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
 
 from planner.base.records import record
@@ -65,6 +67,18 @@ class FittedSteps:
         reach = _TAIL * math.sqrt(variance)
         center = (low + high) / 2 * _PRIOR_RUNS / runs
         return math.exp(center - reach), math.exp(center + reach)
+
+
+def least_certain(sides: Sequence[Confidence]) -> Confidence:
+    """Return the widest interval of trainer and engine; no published step has two types of GPUs."""
+    if len(sides) == 1:
+        return sides[0]
+
+    def width(confidence: Confidence) -> float:
+        low, high = confidence.factors["step_time"]
+        return high / low
+
+    return replace(max(sides, key=width), runs=0, missing=("GPUs of two types",))
 
 
 def rl_confidence(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
@@ -20,8 +22,9 @@ ROLLOUT = "rollout_"
 class RlConfigurations(TrainingConfigurations):
     """Layouts of a reinforcement learning step; names without a prefix are the trainer's.
 
-    ``num_gpus`` are the GPUs of both sides, ``train_gpus`` the trainer's; 0: the default of the
-    placement. ``rollout_gpu_memory`` 0: the default of the framework.
+    ``num_gpus`` are all GPUs, ``train_gpus`` the trainer's; 0: the default of the placement.
+    ``reference_gpus`` and ``critic_gpus`` are further models' own; 0: they are on the trainer's.
+    ``rollout_gpu_memory`` 0: the default of the framework.
     """
 
     workload = "rl"
@@ -37,22 +40,31 @@ class RlConfigurations(TrainingConfigurations):
     offload_train: BoolArray
     offload_rollout: BoolArray
     weight_sync: CodeArray
+    reference_gpus: FloatArray
+    critic_gpus: FloatArray
 
     @property
     def colocated(self) -> BoolArray:
-        """True where trainer and engine share all GPUs."""
+        """True where trainer and engine share their GPUs."""
         return np.asarray(self.placement == Placement.COLOCATED)
 
     @property
     def trainer_gpus(self) -> FloatArray:
         """The number of GPUs that train."""
-        open_share = np.where(self.colocated, self.num_gpus, np.floor(self.num_gpus / 2))
+        shared = self.num_gpus - self.other_gpus
+        open_share = np.where(self.colocated, shared, np.floor(shared / 2))
         return np.where(self.train_gpus > 0, self.train_gpus, open_share)
+
+    @property
+    def other_gpus(self) -> FloatArray:
+        """The number of GPUs of further models alone."""
+        return np.asarray(self.reference_gpus + self.critic_gpus)
 
     @property
     def rollout_gpus(self) -> FloatArray:
         """The number of GPUs that generate answers."""
-        return np.where(self.colocated, self.num_gpus, self.num_gpus - self.trainer_gpus)
+        shared = self.num_gpus - self.other_gpus
+        return np.where(self.colocated, shared, shared - self.trainer_gpus)
 
     @property
     def replicas(self) -> FloatArray:
@@ -69,6 +81,18 @@ class RlConfigurations(TrainingConfigurations):
         """The configurations of the trainer on its GPUs."""
         values = {name: getattr(self, name) for name in NAMES}
         return TrainingConfigurations(**{**values, "num_gpus": self.trainer_gpus})
+
+    def trainer_on(self, gpus: FloatArray) -> RlConfigurations:
+        """The trainer alone on ``gpus``; where they are 0, on those that it has."""
+        none, number = np.zeros(()), np.where(gpus > 0, gpus, self.trainer_gpus)
+        return replace(
+            self,
+            num_gpus=number,
+            train_gpus=number,
+            reference_gpus=none,
+            critic_gpus=none,
+            placement=np.full((), Placement.COLOCATED, dtype=np.int8),
+        )
 
     def engine(
         self, memory_share: FloatArray, concurrency: FloatArray, step_tokens: float

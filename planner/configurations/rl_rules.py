@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, Values
 from planner.base.records import record
-from planner.base.software_enums import Placement
+from planner.base.software_enums import Placement, WeightSync
 from planner.configurations.configuration_tables import (
     OUT_OF_HOST_MEMORY,
     Reason,
@@ -20,15 +20,21 @@ from planner.configurations.configuration_tables import (
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.configurations.serving_rules import SERVING_RULES
 from planner.configurations.training_rules import OUT_OF_MEMORY, RULES
-from planner.specs.rollouts import RlWorkload, RolloutProfile
+from planner.specs.rollouts import RlWorkload, RolloutProfile, transfers
 
 
 @record(kw_only=True)
 class RlContext:
-    """The context of the rules: the framework's rollouts and the workload."""
+    """The context of the rules: the framework's rollouts, the workload and the kinds of GPUs.
+
+    ``has_two_types``: trainer and engine are on different types, ``has_two_vendors``: of different
+    vendors, between which only some methods of weight transfer work.
+    """
 
     rollouts: RolloutProfile
     workload: RlWorkload
+    has_two_types: bool = False
+    has_two_vendors: bool = False
 
 
 def _placement(c: RlConfigurations, context: RlContext) -> BoolArray:
@@ -42,8 +48,35 @@ def _is_among(c: RlConfigurations, placements: Sequence[str]) -> BoolArray:
 
 def _split(c: RlConfigurations, _: RlContext) -> BoolArray:
     lacks_gpus = (c.trainer_gpus < 1) | (c.rollout_gpus < 1)
-    has_other_split = (c.train_gpus > 0) & (c.train_gpus != c.num_gpus)
+    has_other_split = (c.train_gpus > 0) & (c.train_gpus != c.rollout_gpus)
+    lacks_gpus = lacks_gpus | (c.other_gpus >= c.num_gpus)
     return np.where(c.colocated, has_other_split, lacks_gpus)
+
+
+def _types(c: RlConfigurations, context: RlContext) -> BoolArray:
+    return np.asarray(c.colocated & context.has_two_types)
+
+
+def _further_models(c: RlConfigurations, context: RlContext) -> BoolArray:
+    work, supported = context.workload, context.rollouts.separate_models
+    has_reference = work.reference_model and not work.is_frozen and "reference" in supported
+    has_critic = work.critic and "critic" in supported
+    return np.asarray(
+        ((c.reference_gpus > 0) & (not has_reference)) | ((c.critic_gpus > 0) & (not has_critic))
+    )
+
+
+def _further_copies(c: RlConfigurations, _: RlContext) -> BoolArray:
+    """True where a further model's GPUs hold no whole number of copies of its layout."""
+    of_copy = c.trainer_gpus / np.maximum(c.data_parallel, 1e-9)
+    return np.asarray(
+        is_indivisible(c.reference_gpus, of_copy) | is_indivisible(c.critic_gpus, of_copy)
+    )
+
+
+def _weight_sync(c: RlConfigurations, context: RlContext) -> BoolArray:
+    works = [WeightSync.AUTO, *(method for method, t in transfers().items() if t.across_vendors)]
+    return np.asarray(context.has_two_vendors & ~np.isin(c.weight_sync, works))
 
 
 def _rollout_split(c: RlConfigurations, _: RlContext) -> BoolArray:
@@ -78,6 +111,7 @@ RL_ONLY_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
         ("placement", "the framework does not support this placement of trainer and engine",
          _placement),
         ("gpu_split", "trainer and engine both need GPUs; colocated, both use all of them", _split),
+        ("gpu_types", "trainer and engine on GPUs of two types cannot be colocated", _types),
         ("staleness", "older weights need placement async, one_step_off, which has staleness 1, "
          "or partial rollouts", _staleness),
         ("partial_rollout", "answers go on with new weights where staleness is 1 or more and "
@@ -88,11 +122,17 @@ RL_ONLY_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
          _batch),
         ("ranks", "copies of the trainer (tensor x context x pipeline parallel of its GPUs) must "
          "divide global_batch_size", _ranks),
+        ("further_models", "a reference model or a critic with GPUs of its own needs a framework "
+         "that can do so, and the model in the step", _further_models),
+        ("further_copies", "the layout of the trainer must divide reference_gpus and critic_gpus",
+         _further_copies),
+        ("weight_sync", "GPUs of two vendors exchange weights through files or objects: "
+         "weight_sync=store", _weight_sync),
     )
 )  # fmt: skip
 """Rules of the whole step, those of the placement first."""
 
-_OF_PLACEMENT = 4
+_OF_PLACEMENT = 5
 
 
 def is_misplaced(columns: Mapping[str, Values], context: RlContext) -> BoolArray:

@@ -169,6 +169,17 @@ class Charge:
         """GPU-seconds that are signed for and not used by the run."""
         return self.signed - self.used
 
+    def plus(self, other: Charge) -> Charge:
+        """Return the charge of both; the outlay is unknown if one has no term."""
+        paid = self.outlay, other.outlay
+        return Charge(
+            used=self.used + other.used,
+            signed=self.signed + other.signed,
+            cost=self.cost + other.cost,
+            outlay=None if paid[0] is None or paid[1] is None else paid[0] + paid[1],
+            break_even=None,
+        )
+
 
 def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Charge:
     """Return the cost [USD] of a run of ``duration`` [s] on ``num_gpus`` GPUs of a site.

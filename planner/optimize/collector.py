@@ -64,7 +64,7 @@ class NearestMiss:
         """
         if self.rejection == OUT_OF_HOST_MEMORY.name:
             return self.bound
-        return min(self.bound, float(self.source.inputs.machine.gpu.allocatable_memory))
+        return min(self.bound, self.source.usable_memory(self.row))
 
     @cached_property
     def candidates(self) -> Candidates:

@@ -324,6 +324,10 @@ class Source(ABC):
         """The names of all GPUs in plans of this source."""
         return (self.gpu,)
 
+    def usable_memory(self, row: Row) -> float:
+        """Usable bytes of the GPU that is fullest in a row of result columns."""
+        return float(self.inputs.machine.gpu.allocatable_memory)
+
     @property
     def profile(self) -> str:
         """Name of the framework or engine."""

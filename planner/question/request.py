@@ -104,6 +104,7 @@ class Request:
         ``published``
     campaign_factor : GPU-hours of a pretraining campaign over those of its steps and failures, at
         least 1
+    rollout_gpu : GPU of the engines that generate answers, or several; default: ``gpu``
     engine : name, alias or path of a profile, several, or ``all``; default: that of the space, or
         all current ones that run on the GPU
     engine_version : release of the engine, such as ``"0.27.1"``; default: any measured release
@@ -281,6 +282,7 @@ class Request:
     draft_method: str | None = None
     draft_steps: int | None = None
 
+    rollout_gpu: str | tuple[str, ...] | None = None
     algorithm: str = "grpo"
     prompts_per_step: int | None = None
     samples_per_prompt: int | None = None

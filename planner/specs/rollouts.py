@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from planner.base.enums import AdapterKind
 from planner.base.read_files import packaged_rows
@@ -27,23 +27,46 @@ class Transfer:
     Parameters
     ----------
     start : start of a transfer [s]
-    rate : bandwidth [bytes/s]
+    rate : bandwidth [bytes/s] between fast networks
+    sent_share : share of the weights that the network carries
+    sharded : each GPU of an engine receives its own part; otherwise all of them receive all weights
+    senders : GPUs of a node whose network cards send
+    across_vendors : works between GPUs of two vendors, which no collective library connects
     source : publication
     """
 
     start: float
     rate: float
+    sent_share: float
+    sharded: bool
+    senders: float
+    across_vendors: bool
     source: str
 
 
 @cache
-def transfers() -> Mapping[WeightSync, Transfer]:
-    """Return latency [s] and rate [byte/s] of each weight-sync method, by published transfers."""
+def transfers(framework: str = "", engine: str = "") -> Mapping[WeightSync, Transfer]:
+    """Return latency [s] and rate [byte/s] of each weight-sync method, by published transfers.
+
+    A row of the framework and the engine replaces that of all.
+
+    Parameters
+    ----------
+    framework : name of the framework's profile
+    engine : name of the engine's profile
+    """
     return {
         WeightSync[row["method"].upper()]: Transfer(
-            start=float(row["start"]), rate=float(row["rate"]) * _GIGABYTE, source=row["source"]
+            start=float(row["start"]),
+            rate=float(row["rate"]) * _GIGABYTE,
+            sent_share=float(row["sent_share"]),
+            sharded=row["sharded"] == "1",
+            senders=float(row["senders"] or "inf"),
+            across_vendors=row["across_vendors"] == "1",
+            source=row["source"],
         )
         for row in packaged_rows(Path(__file__).parent / "weight_sync.csv")
+        if framework.startswith(row["framework"]) and engine.startswith(row["engine"])
     }
 
 
@@ -80,6 +103,7 @@ class RolloutProfile:
     adapter_sync : default weights that the engine gets of a model with adapters
     merged_engines : engines that always get merged weights
     critic : supports a critic in addition to the policy, as PPO needs
+    separate_models : further models that can have GPUs of their own: reference, critic
     max_num_seqs : default maximum of answers that an engine generates at once; 0: the default of
         the engine
     waits_for_batch : a step waits for all its answers; otherwise it uses the finished ones, and
@@ -115,6 +139,7 @@ class RolloutProfile:
     adapter_sync: AdapterSync = AdapterSync.MERGED
     merged_engines: tuple[str, ...] = ()
     critic: bool = False
+    separate_models: tuple[Literal["reference", "critic"], ...] = ()
     max_num_seqs: Annotated[int, Interval(ge=0)] = 0
     waits_for_batch: bool = False
     pads_linear_attention: bool = False

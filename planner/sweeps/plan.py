@@ -256,7 +256,7 @@ def _format_toml_values(value: object) -> str:
     return toml_value(value[0] if isinstance(value, tuple | list) and len(value) == 1 else value)
 
 
-SPECS = {name: SpecKind(f"{name.removeprefix('prefill_')}s") for name in terms_about("spec")}
+SPECS = {name: SpecKind(f"{name.rpartition('_')[2]}s") for name in terms_about("spec")}
 """Kind of spec by question, for questions that name spec files."""
 
 # A model for checks of a single answer.

@@ -43,6 +43,8 @@ _MOST_REASONS = 5
 EACH_ITS_DEFAULT = "each its own"
 """The note if several questions have different defaults."""
 _CURRENT = "all current ones that run there"
+_OF_RUN = ("reliability", "campaign_factor")
+"""Defaults of the whole run, which the GPUs of a second pool need not repeat."""
 _CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
 
 
@@ -217,11 +219,28 @@ class RequestExpander:
         With several contracts, a contract without a known price is refused.
         """
         question = replace(question, request=replace(question.request, contract=contract))
-        others = {
-            name: self._place(question, other, is_only, f"{name.removesuffix('_gpu')} ")
+        named = {
+            name: self._several(name, "gpus")
             for name in self.workload.other_gpus
-            if (other := getattr(self.request, name)) is not None
+            if getattr(self.request, name) is not None
         }
+        for gpus in product(*named.values()):
+            is_one = is_only and all(len(several) == 1 for several in named.values())
+            others = {
+                name: self._place(question, other, is_one, f"{name.removesuffix('_gpu')} ")
+                for name, other in zip(named, gpus, strict=True)
+            }
+            yield from self._priced(question, gpu, others, contract, is_one)
+
+    def _priced(
+        self,
+        question: WorkloadQuestion,
+        gpu: str | None,
+        others: dict[str, PricedHardware],
+        contract: str | None,
+        is_only: bool,
+    ) -> Iterator[tuple[PricedHardware, dict[str, PricedHardware]]]:
+        """Yield the priced GPU with those of ``others``, if the contract has prices of all."""
         place = self._place(question, gpu, is_only, "")
         if not isinstance(self.request.contract, tuple):
             yield place, others
@@ -242,7 +261,8 @@ class RequestExpander:
         if gpu is not None:
             self.words.setdefault("gpu", {}).setdefault(place.machine.gpu.name, gpu)
         if is_only:
-            named = {label + name: text for name, text in notes.defaults.items()}
+            of_gpu = {n: t for n, t in notes.defaults.items() if not label or n not in _OF_RUN}
+            named = {label + name: text for name, text in of_gpu.items()}
             self.notes.defaults.update(named)
             new = [name for name in notes.assumed if name not in self.notes.assumed]
             self.notes.assumed += new

@@ -32,10 +32,14 @@ WORK = RlWorkload(
 )
 
 
+def machine_of(name):
+    gpu = CATALOGUE.load_gpu(name).spec
+    return Machine(gpu=gpu, cluster=default_cluster(gpu), catalogue=CATALOGUE)
+
+
 def setting_of(work=WORK, model="llama-3.1-8b", framework="nemo-rl"):
-    gpu = CATALOGUE.load_gpu("h100").spec
     return RlInputs(
-        machine=Machine(gpu=gpu, cluster=default_cluster(gpu), catalogue=CATALOGUE),
+        machine=machine_of("h100"),
         model=CATALOGUE.load_model(model),
         framework=CATALOGUE.load_framework(framework).spec,
         engine=CATALOGUE.load_engine("vllm").spec,
@@ -174,7 +178,7 @@ def test_what_stays_on_the_gpu_is_no_longer_free():
 def test_each_phase_holds_what_both_sides_have_of_the_gpu(offload):
     step = step_of(offload_train=offload, offload_rollout=offload)
     trainer, memory = step.trainer, step.rollout.memory
-    generate, wake_up, update = step.phase_memory
+    generate, wake_up, update, *_ = step.phase_memory
     told = np.maximum(memory.usable, step.rollout.needed)
     reference = 0.0 if offload else trainer.reference
     stays = trainer.reserved + reference + (0.0 if offload else trainer.states)
@@ -298,3 +302,72 @@ def test_an_engine_that_a_framework_gives_merged_weights_is_given_them():
     assert not sglang.serves_adapter
     told = replace(ADAPTED, adapter_sync=AdapterSync.ADAPTER)
     assert replace(sglang, workload=told).serves_adapter
+
+
+APART = {"placement": Placement.SEPARATE, "train_gpus": 8, "offload_train": False}
+
+
+def step_on(rollout_gpu, layout=APART, **values):
+    """A step whose engine is on 8 GPUs of another type."""
+    setting = replace(setting_of(), rollout_machine=machine_of(rollout_gpu))
+    plain = {"num_gpus": [16.0], "global_batch_size": 512, **LAYOUT, **layout}
+    return evaluate_rl(setting, RlConfigurations.of(**{**plain, **values}))
+
+
+def test_each_side_has_the_speed_and_memory_of_its_gpu():
+    """The same type is one type; a slower engine slows generation alone; memory is by side."""
+    one, same, h20 = step_of(**APART), step_on("h100"), step_on("h20")
+    assert same.total == pytest.approx(one.total)
+    assert h20.trains == pytest.approx(one.trains)
+    assert h20.phase_memory[2] == pytest.approx(one.phase_memory[2])
+    large, room = step_on("mi300x"), machine_of("mi300x").gpu.allocatable_memory
+    assert large.phase_memory[0] > one.inputs.machine.gpu.allocatable_memory
+    trainer_room = one.inputs.machine.gpu.allocatable_memory - large.phase_memory[2]
+    assert large.headroom == pytest.approx(min(room - large.phase_memory[0], trainer_room))
+    a100 = step_on("a100")
+    assert a100.generate > 1.2 * one.generate
+
+
+@pytest.mark.parametrize(("rate", "least"), [(10e9 / 8, 12.0), (400e9 / 8, 0.0)])
+def test_new_weights_cross_the_slower_network(rate, least):
+    """16 GB pass 8 cards of 10 Gbit/s in no less than 1.6 s, one card alone in 12.8 s."""
+    machine = machine_of("h20")
+    slow = replace(
+        machine, cluster=replace(machine.cluster, scale_out=replace(
+            machine.cluster.scale_out, bandwidth=rate, efficiency=1.0))
+    )  # fmt: skip
+    layout = RlConfigurations.of(num_gpus=[16.0], global_batch_size=512, **LAYOUT, **APART)
+    packed, single = (
+        evaluate_rl(replace(setting_of(), rollout_machine=slow),
+                    replace(layout, weight_sync=np.int8(method))).times["sync"][0]
+        for method in (WeightSync.PACKED, WeightSync.NCCL)
+    )  # fmt: skip
+    assert single >= max(least, packed)
+    assert packed >= least / 8
+
+
+def test_vendors_exchange_weights_through_files():
+    assert step_on("mi300x").method == WeightSync.STORE
+    assert step_on("h20").method == WeightSync.PACKED
+
+
+def test_models_with_gpus_of_their_own_work_besides_the_policy():
+    """A reference on as many GPUs is as fast as old log-probabilities: nobody waits for it."""
+    shared = step_of(framework="openrlhf", **APART)
+    apart = step_of(framework="openrlhf", num_gpus=[24.0], reference_gpus=8.0, **APART)
+    assert apart.configurations.rollout_gpus == 8
+    assert apart.times["reference"] == pytest.approx(0.0, abs=1e-9) != shared.times["reference"]
+    freed = shared.phase_memory[2] - apart.phase_memory[2]
+    assert freed == pytest.approx(shared.trainer.reference)
+    assert 0 < apart.phase_memory[3] < shared.phase_memory[2]
+    few = step_of(framework="openrlhf", num_gpus=[18.0], reference_gpus=2.0, **APART)
+    assert few.times["reference"] > 2 * shared.times["reference"]
+    assert few.phase_memory[3] > 0
+
+
+def test_a_critic_with_gpus_of_its_own_frees_the_trainer():
+    work = replace(WORK, critic=True)
+    shared = step_of(work, "openrlhf", **APART)
+    apart = step_of(work, "openrlhf", num_gpus=[24.0], critic_gpus=8.0, **APART)
+    assert apart.times["values"] < 0.1 * shared.times["values"]
+    assert apart.phase_memory[2] == pytest.approx(shared.phase_memory[2] - shared.trainer.states)

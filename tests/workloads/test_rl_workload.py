@@ -504,3 +504,33 @@ def test_a_step_fits_as_likely_as_its_trainer_in_the_room_that_the_engine_leaves
     assert 0 <= large < small <= 1
     separate = {"placement": "separate", "train_gpus": 8, "rollout_gpu_memory": 0.9}
     assert chance(**separate) > 0.9
+
+
+TWO_TYPES = {**ASKED, "rollout_gpu": "a100", "price": "h100=4,a100=1", "max_steps": 10}
+
+
+def test_two_types_of_gpus_are_searched_priced_and_estimated_again(tmp_path, capsys):
+    """Hourly costs add up by side; engines are never colocated with a trainer of another type."""
+    found = planner.search(**TWO_TYPES, settings=SMALL, objectives=("cost",))
+    row = {name: values[0] for name, values in found.table.items()}
+    assert row["placement"] != "colocated"
+    assert (row["gpu"], row["rollout_gpu"]) == ("h100-sxm-80gb", "a100-sxm-80gb")
+    hourly = 4 * row["train_gpus"] + row["rollout_gpus"]
+    assert row["cost_usd"] == pytest.approx(hourly * row["calendar_time_days"] * 24)
+    plan = tmp_path / "plan.toml"
+    asked = words(
+        "search", "--rollout-gpu", "a100", "--price", "h100=4,a100=1", "--save-plan", plan
+    )
+    assert run([*map(str, asked), "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["estimate", "--plan", str(plan), "--full"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "per GPU-hour of a100-sxm-80gb" in told
+    refused = planner.estimate(**TWO_TYPES, settings={"placement": "colocated"})
+    assert refused.rejected_by == "gpu_types"
+
+
+def test_several_rollout_gpus_are_compared():
+    found = planner.search(**{**TWO_TYPES, "rollout_gpu": "a100,h100"}, settings=SMALL)
+    assert {*found.to_frame()["rollout_gpu"]} <= {"a100-sxm-80gb", "h100-sxm-80gb"}
+    assert len(found.problem.sources) == 2

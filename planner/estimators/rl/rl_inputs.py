@@ -10,6 +10,7 @@ from planner.base.arrays import FloatArray
 from planner.base.enums import Padding
 from planner.base.records import record
 from planner.base.training_aliases import AdapterSync, TrainingObjective
+from planner.configurations.rl_rules import RlContext
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.machine import Machine
 from planner.estimators.training.micro_batch_share import TrainingInputs
@@ -26,7 +27,8 @@ from planner.specs.training_workload import AdapterSetup, TrainingWorkload
 class RlInputs:
     """A machine, a model, a framework with its engine, and the workload of a step.
 
-    ``engine_word``: the name that the user gave for the engine's profile.
+    ``engine_word``: the name that the user gave for the engine's profile. ``rollout_machine``: the
+    machine of the engine, where it has GPUs of its own type; None: that of the trainer.
     """
 
     machine: Machine
@@ -35,6 +37,23 @@ class RlInputs:
     engine: EngineProfile
     workload: RlWorkload
     engine_word: str = ""
+    rollout_machine: Machine | None = None
+
+    @property
+    def engine_machine(self) -> Machine:
+        """The machine whose GPUs generate."""
+        return self.rollout_machine or self.machine
+
+    @property
+    def context(self) -> RlContext:
+        """The context of the rules."""
+        gpus = self.machine.gpu, self.engine_machine.gpu
+        return RlContext(
+            rollouts=self.rollouts,
+            workload=self.workload,
+            has_two_types=gpus[0].name != gpus[1].name,
+            has_two_vendors=gpus[0].vendor != gpus[1].vendor,
+        )
 
     @property
     def profile(self) -> FrameworkProfile:
@@ -91,7 +110,7 @@ class RlInputs:
         """Inputs of the rollout engine, with the answers as requests."""
         work = self.workload
         return ServingInputs(
-            machine=self.machine,
+            machine=self.engine_machine,
             model=self.model,
             engine=self.engine,
             workload=ServingWorkload(

@@ -33,7 +33,8 @@ PHASES = (*ROLLOUT_PHASES, *TRAINER_PHASES, "switch", "sync")
 """What a step does, in this order where it does one after the other."""
 HIDDEN = ((), TRAINER_PHASES, ROLLOUT_PHASES)
 """Phases that the other side's time hides."""
-MEMORY_PHASES = ("generate", "wake_up", "update")
+MEMORY_PHASES = ("generate", "wake_up", "update", "reference", "critic")
+"""Phases with the GPU memory that each needs; the last two are of models with GPUs of their own."""
 
 
 @record(kw_only=True)
@@ -42,21 +43,35 @@ class RlStep:
 
     ``generate`` is the time of the answers in the placement, between that of a whole batch with its
     tail and that of engines which never run empty. ``trains``: seconds of the trainer's passes and
-    updates, ``times`` the phases by name, ``total`` the step.
+    updates, ``times`` the phases by name, ``total`` the step. ``reference_model`` and ``critic``
+    are those models on GPUs of their own; None: no configuration has such.
     """
 
     inputs: RlInputs
     configurations: RlConfigurations
     trainer: Trainer
     rollout: Rollout
+    reference_model: Trainer | None = None
+    critic: Trainer | None = None
 
     @cached_property
     def times(self) -> Mapping[str, FloatArray]:
-        """Seconds per step of each phase in ``PHASES``."""
-        work, one_pass = self.inputs.workload, self.trainer.one_pass
+        """Seconds per step of each phase in ``PHASES``.
+
+        Models with GPUs of their own work at the same time as the policy: their phases have the
+        seconds that the policy waits for them (OpenRLHF, trainer/ppo_utils/experience_maker.py).
+        """
+        work, one_pass, c = self.inputs.workload, self.trainer.one_pass, self.configurations
         old_logprob = one_pass if work.old_logprob else np.zeros(())
         reference = one_pass if work.reference_model else np.zeros(())
         values = one_pass + self.trainer.update if work.critic else np.zeros(())
+        if (model := self.reference_model) is not None:
+            waited = np.maximum(model.one_pass - old_logprob, 0.0)
+            reference = np.where(c.reference_gpus > 0, waited, reference)
+        if (model := self.critic) is not None:
+            waited = np.maximum(model.one_pass - old_logprob - reference, 0.0)
+            waited = waited + np.maximum(model.update - self.trainer.update, 0.0)
+            values = np.where(c.critic_gpus > 0, waited, values)
         reward = np.asarray(work.reward_time)
         parts = (self.generate, reward, old_logprob, reference, values, self.trainer.update)
         return dict(zip(PHASES, (*parts, self._switch, self._sync), strict=True))
@@ -159,17 +174,20 @@ class RlStep:
     def balanced_train_gpus(self) -> FloatArray:
         """Number of training GPUs at which rollout and training take equally long."""
         c = self.configurations
-        share = c.trainer_gpus / c.num_gpus
+        both = c.num_gpus - c.other_gpus
+        share = c.trainer_gpus / both
         balanced = balanced_training_share(
             generating=self.generate, training=self.trains, share=share
         )
-        return np.where(c.colocated, c.num_gpus, balanced * c.num_gpus)
+        return np.where(c.colocated, both, balanced * both)
 
     @cached_property
     def method(self) -> CodeArray:
         """Weight-sync method of each configuration (code of `WeightSync`)."""
         requested, rollouts = self.configurations.weight_sync, self.inputs.rollouts
         names = rollouts.colocated_sync, rollouts.separate_sync
+        if self.inputs.context.has_two_vendors:
+            names = names[0], WeightSync.STORE.word
         colocated, separate = (int(WeightSync[name.upper()]) for name in names)
         default = np.where(self.configurations.colocated, colocated, separate)
         return np.where(requested == WeightSync.AUTO, default, requested).astype(np.int8)
@@ -185,18 +203,39 @@ class RlStep:
     @cached_property
     def _sync(self) -> FloatArray:
         """Return seconds per step to send new weights from trainer to rollout engines."""
-        methods = transfers()
-        start, rate = (
-            np.array([getattr(methods[code], name) if code else 1.0 for code in WeightSync])
-            for name in ("start", "rate")
+        methods = transfers(self.inputs.framework.name, self.inputs.engine.name)
+        start, rate, sent, sharded, senders = (
+            np.array([getattr(methods[code], name) if code else 1.0 for code in WeightSync])[
+                self.method
+            ]
+            for name in ("start", "rate", "sent_share", "sharded", "senders")
         )
         num_bytes = self._synced_bytes
-        seconds = weight_sync_time(
-            num_bytes=num_bytes, start=start[self.method], rate=rate[self.method]
-        )
+        network = self._network_rate(sharded, senders) / sent
+        seconds = weight_sync_time(num_bytes=num_bytes, start=start, rate=np.minimum(rate, network))
         rollouts = self.inputs.rollouts
         start_time = np.where(self.method == WeightSync.IPC, rollouts.ipc_start, 0.0)
         return (seconds + start_time) * rollouts.sync_factor
+
+    def _network_rate(self, sharded: FloatArray, senders: FloatArray) -> FloatArray:
+        """Return the bytes/s that the networks of both sides let through, inf inside a fabric.
+
+        The cards of ``senders`` GPUs of a node carry a broadcast; where each GPU receives its own
+        part, ``sharded``, all GPUs of an engine receive, and the trainer sends to every engine.
+        """
+        c, inputs = self.configurations, self.inputs
+        rates = []
+        for machine, gpus, copies in (
+            (inputs.machine, c.trainer_gpus, c.replicas),
+            (inputs.engine_machine, c.rollout_gpus, c.replicas),
+        ):
+            cluster = machine.cluster
+            card = cluster.scale_out.bandwidth * cluster.scale_out.efficiency
+            in_node = np.minimum(np.minimum(gpus, cluster.gpus_per_node), senders)
+            rates.append(card * np.where(sharded > 0, gpus / copies, in_node))
+        inside = inputs.machine.cluster.scale_up.domain_size
+        is_local = c.colocated | ((c.num_gpus <= inside) & (not inputs.context.has_two_types))
+        return np.where(is_local, np.inf, np.minimum(*rates))
 
     @cached_property
     def _switch(self) -> FloatArray:
@@ -218,8 +257,8 @@ class RlStep:
         offloaded to host memory, other models wait there for their passes.
         """
         trainer, memory, c = self.trainer, self.rollout.memory, self._residents
-        critic = trainer.states if self.inputs.workload.critic else np.zeros(())
-        others = (1.0 - c.offload_train) * (critic + trainer.reference)
+        critic = self._shares_critic * trainer.states
+        others = (1.0 - c.offload_train) * (critic + self._shares_reference * trainer.reference)
         engine = np.maximum(memory.usable, self.rollout.needed)
         cache = engine - memory.weights - memory.reserved
         awake = 1.0 - c.offload_rollout
@@ -246,7 +285,39 @@ class RlStep:
             "engine_reserved": c.colocated * memory.reserved,
         }
         wakes = {name: c.colocated * size for name, size in wake_up.items()}
-        return generate, wakes, update
+        return generate, wakes, update, *self._further_models_memory
+
+    @property
+    def _shares_reference(self) -> BoolArray:
+        """Mask of configurations with the reference model on the trainer's GPUs."""
+        return np.asarray(self.configurations.reference_gpus == 0)
+
+    @property
+    def _shares_critic(self) -> BoolArray:
+        """Mask of configurations with the critic on the trainer's GPUs."""
+        return np.asarray((self.configurations.critic_gpus == 0) & self.inputs.workload.critic)
+
+    @property
+    def _further_models_memory(self) -> tuple[Mapping[str, FloatArray], ...]:
+        """Return bytes of the GPUs of models that have their own; none: zeros.
+
+        A pass without gradients has at most the activations of an update.
+        """
+        c, parts = self.configurations, list[Mapping[str, FloatArray]]()
+        for model, gpus, states in (
+            (self.reference_model, c.reference_gpus, "reference"),
+            (self.critic, c.critic_gpus, "states"),
+        ):
+            if model is None:
+                parts.append({"": np.zeros(())})
+                continue
+            sizes = {
+                "states": getattr(model, states),
+                "activations": model.peak_memory - model.states - model.reserved,
+                "reserved": model.reserved,
+            }
+            parts.append({f"model_{name}": (gpus > 0) * size for name, size in sizes.items()})
+        return tuple(parts)
 
     @property
     def _residents(self) -> RlConfigurations:
@@ -261,29 +332,61 @@ class RlStep:
         """Bytes of the fullest GPU in each of ``MEMORY_PHASES``."""
         return tuple(np.asarray(add(parts.values())) for parts in self.memory_parts)
 
+    @property
+    def capacities(self) -> tuple[float, ...]:
+        """Usable bytes of the GPUs of each phase of ``MEMORY_PHASES``."""
+        engine, trainer = (
+            machine.gpu.allocatable_memory
+            for machine in (self.inputs.engine_machine, self.inputs.machine)
+        )
+        return engine, *(len(MEMORY_PHASES) - 1) * (trainer,)
+
+    @cached_property
+    def headroom(self) -> FloatArray:
+        """Free bytes of the fullest GPU in the phase that leaves least."""
+        rooms = [
+            capacity - size
+            for capacity, size in zip(self.capacities, self.phase_memory, strict=True)
+        ]
+        least = rooms[0]
+        for room in rooms[1:]:
+            least = np.minimum(least, room)
+        return least
+
     @cached_property
     def peak_memory(self) -> FloatArray:
-        """Bytes of the fullest GPU in the phase that needs most."""
+        """Bytes of the fullest GPU in the phase that leaves least."""
         first, *others = self.phase_memory
+        if len(set(self.capacities)) > 1:
+            return np.choose(self.fullest_phase, np.broadcast_arrays(first, *others))
         for other in others:
             first = np.maximum(first, other)
         return first
 
     @property
+    def capacity(self) -> FloatArray:
+        """Usable bytes of the GPU that is fullest."""
+        return np.asarray(self.capacities)[self.fullest_phase]
+
+    @property
     def fullest_phase(self) -> CodeArray:
         """The number of that phase among ``MEMORY_PHASES``."""
-        stacked = np.stack(np.broadcast_arrays(*self.phase_memory))
-        return np.asarray(np.argmax(stacked, axis=0), dtype=np.int8)
+        rooms = [
+            capacity - size
+            for capacity, size in zip(self.capacities, self.phase_memory, strict=True)
+        ]
+        return np.asarray(np.argmin(np.stack(np.broadcast_arrays(*rooms)), axis=0), dtype=np.int8)
 
     @cached_property
     def host_memory(self) -> FloatArray:
         """Bytes of host memory per GPU: offloaded by rollout and by training."""
         c, memory = self._residents, self.rollout.memory
-        critics = 2.0 if self.inputs.workload.critic else 1.0
+        critics = 1.0 + self._shares_critic
         states = np.where(c.offload_train, critics * self.trainer.states, 0.0)
         slept = np.where(c.offload_rollout, memory.weights, 0.0)
         waiting = np.where(c.colocated, states + slept, 0.0)
-        reference = np.where(c.offload_train, self.trainer.reference, 0.0)
+        waits_on_host = c.offload_train & self._shares_reference
+        reference = np.where(waits_on_host, self.trainer.reference, 0.0)
         return waiting + reference + self.trainer.estimate.memory.host
 
 
@@ -295,4 +398,11 @@ def evaluate_rl(inputs: RlInputs, configurations: RlConfigurations) -> RlStep:
             configurations=configurations,
             trainer=estimate_trainer(inputs, configurations),
             rollout=estimate_rollout(inputs, configurations),
+            reference_model=_further_model(inputs, configurations, configurations.reference_gpus),
+            critic=_further_model(inputs, configurations, configurations.critic_gpus),
         )
+
+
+def _further_model(inputs: RlInputs, c: RlConfigurations, gpus: FloatArray) -> Trainer | None:
+    """Return the trainer's layout on ``gpus`` of a further model; None: none has GPUs alone."""
+    return estimate_trainer(inputs, c.trainer_on(gpus)) if np.any(gpus > 0) else None

@@ -264,17 +264,28 @@ class RunCost:
 
 
 def run_cost(
-    inputs: TrainingInputs, site: OperatingTerms, *, duration: FloatArray, num_gpus: FloatArray
+    inputs: TrainingInputs,
+    site: OperatingTerms,
+    *,
+    duration: FloatArray,
+    num_gpus: FloatArray,
+    on_other_terms: tuple[OperatingTerms, FloatArray] | None = None,
 ) -> RunCost:
-    """Return the cost [USD] of runs that train for ``duration`` [s] on ``num_gpus`` GPUs."""
+    """Return the cost [USD] of runs that train for ``duration`` [s] on ``num_gpus`` GPUs.
+
+    Some of the GPUs can be paid ``on_other_terms``; spare GPUs are paid as the others are.
+    """
     run_goodput = goodput(inputs, site, num_gpus)
     calendar = calendar_time(duration=duration, goodput=run_goodput.ratio)
     paid = run_goodput.num_gpus + run_goodput.num_spare_gpus
-    return RunCost(
-        time_to_train=duration,
-        goodput=run_goodput,
-        charge=charge(site, duration=calendar, num_gpus=paid),
-    )
+    if on_other_terms is None:
+        charged = charge(site, duration=calendar, num_gpus=paid)
+    else:
+        other_site, others = on_other_terms
+        charged = charge(site, duration=calendar, num_gpus=paid - others).plus(
+            charge(other_site, duration=calendar, num_gpus=others)
+        )
+    return RunCost(time_to_train=duration, goodput=run_goodput, charge=charged)
 
 
 def training_cost(estimate: Estimate, site: OperatingTerms) -> RunCost:

@@ -190,7 +190,9 @@ def _apply_step_rows(
         settings.mark_missing("num_gpus")
         return
     train_gpus = int(trainer_gpus)
-    settings.values |= {"train_gpus": train_gpus, "num_gpus": train_gpus + int(engine_gpus)}
+    reference, critic = settings.values.get("reference_gpus"), settings.values.get("critic_gpus")
+    num_gpus = train_gpus + sum(int(gpus or 0) for gpus in (engine_gpus, reference, critic))
+    settings.values |= {"train_gpus": train_gpus, "num_gpus": num_gpus}
 
 
 MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
@@ -214,6 +216,12 @@ def step_quantities(job: LaunchJob) -> MutableQuantities:
         raise LaunchError(
             f"adapter {job['adapter']} is not written for steps of reinforcement learning: write "
             "the plan without --adapter, and add the program's options for it."
+        )
+    if job["rollout_gpu"] not in (None, job["gpu"]):
+        raise LaunchError(
+            f"A trainer on {job['gpu']} and engines on {job['rollout_gpu']} are not written: no "
+            f"option of {job.profile.name} names a type of GPU. Leave --rollout-gpu out, and start "
+            "the nodes of each type yourself."
         )
     rollouts, is_separate = job.profile.rollouts, has_separate_gpus(job)
     default_sync = rollouts.separate_sync if is_separate else rollouts.colocated_sync

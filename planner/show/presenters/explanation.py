@@ -254,7 +254,7 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
 
 def _memory_blocks(explained: Explanation) -> Iterator[Block]:
     """Yield the memory of the fullest GPU by part in GiB, and host and paged memory."""
-    capacity = explained.plan.problem.inputs.machine.gpu.allocatable_memory / GIB
+    capacity = explained.plan.source_of(explained.row).usable_memory(explained.row) / GIB
     peak = number_or_nan(explained.row["peak_memory_gib"])
     yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
     parts = [

@@ -197,7 +197,7 @@ def _sentence(
 
 def _usable(miss: NearestMiss) -> float:
     """Usable memory of a GPU in bytes."""
-    return float(miss.source.inputs.machine.gpu.allocatable_memory)
+    return miss.source.usable_memory(miss.row)
 
 
 def _room(plan: Plan, miss: NearestMiss) -> str:

@@ -62,16 +62,19 @@ def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
 
 def _memory(runs: RlRuns) -> Table:
     """Return a table of the fullest GPU's memory [GiB] by RL phase, and by side if separate."""
-    capacity = runs.source.inputs.machine.gpu.allocatable_memory
-    has_separate_gpus = not bool(first(runs.configurations.colocated))
-    sides = ("rollout", "", "trainer") if has_separate_gpus else ("", "", "")
-    sizes = {
-        f"{side} {name}".strip().replace("_", " "): first(size)
-        for side, name, size in zip(sides, MEMORY_PHASES, runs.step.phase_memory, strict=True)
-    }
+    step, has_separate_gpus = runs.step, not bool(first(runs.configurations.colocated))
+    sides = {"generate": "rollout", "update": "trainer"} if has_separate_gpus else {}
+    sizes = [
+        (f"{sides.get(name, '')} {name}".strip().replace("_", " "), first(size), capacity)
+        for name, size, capacity in zip(
+            MEMORY_PHASES, step.phase_memory, step.capacities, strict=True
+        )
+    ]
+    peak, capacity = first(step.peak_memory), first(step.capacity)
+    sizes += [("peak", peak, capacity), ("capacity", capacity, capacity)]
     rows = [
-        (name, f"{size / GIB:,.1f}", f"{100 * size / capacity:.1f}")
-        for name, size in (*sizes.items(), ("peak", max(sizes.values())), ("capacity", capacity))
+        (name, f"{size / GIB:,.1f}", f"{100 * size / room:.1f}")
+        for name, size, room in sizes
         if size
     ]
     if host := first(runs.host_memory):
@@ -97,7 +100,7 @@ def _balance(runs: RlRuns) -> list[str]:
     ]
     has_separate_gpus = not bool(first(c.colocated))
     if has_separate_gpus:
-        total = first(c.num_gpus)
+        total = first(c.num_gpus - c.other_gpus)
         trains = min(max(round(first(step.balanced_train_gpus)), 1), total - 1)
         if bool(first(step.overlaps)):
             texts.append(f"{trains:,.0f}:{total - trains:,.0f} would balance")
@@ -182,9 +185,17 @@ def _run(runs: RlRuns) -> Iterator[Block]:
         **campaign_pairs(runs.row),
         "cost": "price unknown: give --price",
     }
-    if not math.isnan(site.price):
-        hourly = f"{format_price({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
-        pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {hourly}"
+    sites = runs.source.sites
+    if not any(math.isnan(each.price) for each in sites):
+        hourly = [
+            f"{format_price({**each.columns, **each.grounds})} per GPU-hour{of}, {each.contract}"
+            for each, of in zip(
+                sites,
+                [""] if len(sites) == 1 else [f" of {gpu}" for gpu in runs.source.gpus],
+                strict=True,
+            )
+        ]
+        pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {' and '.join(hourly)}"
         million = formatting.format_usd(
             number_of_row(runs.row, "cost_per_million_trained_tokens_usd")
         )

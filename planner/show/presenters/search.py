@@ -334,7 +334,7 @@ def recommended_pairs(plan: Plan, row: Row, confidence: Confidence | None) -> di
         source.question_columns,
     )
     column_intervals = intervals(row, confidence)
-    capacity = machine.gpu.allocatable_memory / GIB
+    capacity = source.usable_memory(row) / GIB
     pairs = {} if plan.counts else {"GPUs": formatting.format_count(number_of(row, "num_gpus"))}
     pairs |= result_pairs(columns, row, column_intervals, capacity)
     host_memory = format_host_memory(row, machine)

@@ -101,7 +101,7 @@ def decision_lines(sizes: Sizes, question: Sequence[str], answer: Sequence[str])
 
 def _format_gpus(size: Size, fleet: FeasiblePlan) -> str:
     contract = "" if size.contract in ("", Contract.ON_DEMAND) else f" {size.contract}"
-    return f"{fleet.num_gpus:,} x {size.gpu}{contract}"
+    return f"{formatting.format_gpus_of_row({**fleet.row, 'gpu': size.gpu})}{contract}"
 
 
 def _format_fleet(size: Size, fleet: FeasiblePlan) -> str:

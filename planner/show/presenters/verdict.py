@@ -40,7 +40,7 @@ def format_peak(plan: Plan, row: Row) -> str:
 
     The text is ``peak 61.2 of 79.1 GiB (97 % likely)``.
     """
-    usable = plan.source_of(row).inputs.machine.gpu.allocatable_memory / GIB
+    usable = plan.source_of(row).usable_memory(row) / GIB
     probability = fit_probability(row)
     chance = ""
     if math.isfinite(probability):

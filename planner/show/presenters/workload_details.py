@@ -85,7 +85,7 @@ def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     if confidence is not None or lines:
         yield Title(text="Uncertainty")
     if confidence is not None:
-        capacity = candidates.source.inputs.machine.gpu.allocatable_memory / GIB
+        capacity = candidates.source.usable_memory(row) / GIB
         pairs = interval_pairs(row, confidence, capacity)
         if host_memory := format_host_memory(row, candidates.source.inputs.machine):
             pairs["host memory"] = host_memory

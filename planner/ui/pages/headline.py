@@ -186,11 +186,7 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
 def _format_gpus(row: AnyRow) -> str:
     """Return a row's GPUs as text, ``8 x h100``; the GPU alone if the number is unknown."""
     count = number_of(row, _GPUS)
-    return (
-        f"{formatting.format_count(count)} x {row['gpu']}"
-        if math.isfinite(count)
-        else str(row["gpu"])
-    )
+    return formatting.format_gpus_of_row(row) if math.isfinite(count) else str(row["gpu"])
 
 
 def format_price(row: AnyRow) -> str:

@@ -268,7 +268,7 @@ def _sentence(
         for name in dict.fromkeys([*names[:_FIRST], *costs])
         if math.isfinite(number_of(row, name))
     ]
-    where = f"{formatting.format_count(row['num_gpus'])} x {row['gpu']}"
+    where = formatting.format_gpus_of_row(row)
     parts = [f"{where}, {plan_of(workload, row)}", *results, format_fit(row)]
     return f"{'; '.join(filter(None, parts))}."
 

@@ -139,7 +139,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
 
 
 def _format_gpus(row: ResultRow) -> str:
-    return f"{formatting.format_count(row['num_gpus'])} x {row['gpu']}"
+    return formatting.format_gpus_of_row(row)
 
 
 def _chart(report: SearchReport, chosen: Alternatives) -> RankingChart | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,17 +18,17 @@ from planner.base.arrays import (
     broadcast_flat,
     first,
 )
-from planner.base.csv_cells import Value
+from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.base.software_enums import Placement
 from planner.base.units import GIB, ceil_div
 from planner.confidence.error_classes import gpu_class, has_experts
 from planner.confidence.intervals import Confidence, fit_probability
-from planner.confidence.rl import FittedSteps, rl_confidence
+from planner.confidence.rl import FittedSteps, least_certain, rl_confidence
 from planner.configurations.configuration_tables import first_broken
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rl_configurations import RlConfigurations
-from planner.configurations.rl_rules import RL_ONLY_RULES, RL_REJECTING, RL_RULES, RlContext
+from planner.configurations.rl_rules import RL_ONLY_RULES, RL_REJECTING, RL_RULES
 from planner.configurations.training_rules import RULES
 from planner.estimators.inference.serving_estimate import broken_serving_rule
 from planner.estimators.rl.rl_inputs import RlInputs
@@ -78,6 +79,7 @@ class RlSource(Source):
     mesh: OpenMesh[RlConfigurations]
     counts: tuple[int, ...]
     site: OperatingTerms
+    rollout_site: OperatingTerms | None = None
     mode: str = ""
 
     rules = RL_REJECTING
@@ -88,8 +90,36 @@ class RlSource(Source):
     @property
     def named(self) -> Mapping[str, str]:
         """Result columns with the same value in all plans of this source."""
-        work = self.inputs.workload
-        return {**super().named, "engine": self.inputs.engine.name, "adapter": str(work.adapter)}
+        inputs = self.inputs
+        engine = {"engine": inputs.engine.name, "adapter": str(inputs.workload.adapter)}
+        if inputs.rollout_machine is not None:
+            engine = {"rollout_gpu": inputs.rollout_machine.gpu.name, **engine}
+        return {**super().named, **engine}
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Names of the GPUs of trainer and engine."""
+        other = self.inputs.rollout_machine
+        return (self.gpu,) if other is None else (self.gpu, other.gpu.name)
+
+    @property
+    def sites(self) -> tuple[OperatingTerms, ...]:
+        """The operating terms of the GPUs of trainer and engine."""
+        return (self.site,) if self.rollout_site is None else (self.site, self.rollout_site)
+
+    def usable_memory(self, row: Row) -> float:
+        """Usable bytes of the GPU of the engine, if it is fullest, or else of the trainer."""
+        generates = row.get("fullest_phase") == MEMORY_PHASES[0]
+        machine = self.inputs.engine_machine if generates else self.inputs.machine
+        return float(machine.gpu.allocatable_memory)
+
+    def changed(self, change: Callable[[Any], Any]) -> RlSource:
+        """The source with ``change`` applied to the inputs, on both kinds of GPUs."""
+        inputs, other = change(self.inputs), self.inputs.rollout_machine
+        if other is not None:
+            engine = change(replace(self.inputs, machine=other)).machine
+            inputs = replace(inputs, rollout_machine=engine)
+        return replace(self, inputs=inputs)
 
     @property
     def pace(self) -> Hashable:
@@ -108,7 +138,9 @@ class RlSource(Source):
         }
         answers["micro_batch_tokens"] = work.micro_batch_tokens or None  # not specified
         failures: dict[str, Value] = {"reliability": self.site.reliability.name}
-        return {**answers, **failures, **self.site.columns, **self.site.grounds}
+        rollout = {} if self.rollout_site is None else self.rollout_site.columns
+        prices = {f"rollout_{name}": value for name, value in rollout.items()}
+        return {**answers, **failures, **self.site.columns, **self.site.grounds, **prices}
 
     def _confidence(self, num_gpus: float, group: int) -> Confidence | None:
         """The 90 % intervals of RL predictions on ``num_gpus`` GPUs, failures included."""
@@ -117,9 +149,11 @@ class RlSource(Source):
         rollouts = inputs.rollouts
         fitted = FittedSteps(runs=rollouts.calibration_runs, error=rollouts.calibration_error)
         calibration = fitted if gpu.name in rollouts.calibration_gpus and fitted.runs else None
-        confidence = rl_confidence(
-            inputs.framework.name, gpu.name, gpu_class(gpu), kind, calibration
-        )
+        confidences = [
+            rl_confidence(inputs.framework.name, each.name, gpu_class(each), kind, calibration)
+            for each in {spec.name: spec for spec in (gpu, inputs.engine_machine.gpu)}.values()
+        ]
+        confidence = least_certain(confidences)
         failures = calendar_factors(inputs.packed, self.site, num_gpus)
         together = range_of_product(confidence.factors["step_time"], failures)
         return replace(confidence, factors={**confidence.factors, "calendar_time": together})
@@ -141,8 +175,7 @@ class RlSource(Source):
     def broken(self, configurations: RlConfigurations) -> CodeArray:
         """The one-based number of the first rule that each configuration breaks; 0: none."""
         inputs, c = self.inputs, configurations
-        context = RlContext(rollouts=inputs.rollouts, workload=inputs.workload)
-        codes = first_broken(RL_ONLY_RULES, c, context)
+        codes = first_broken(RL_ONLY_RULES, c, inputs.context)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             trainer = broken_rule(inputs.packed, full_batches(inputs, c))
             engine = broken_serving_rule(inputs.serving, c.engine(np.zeros(()), np.ones(()), 1.0))
@@ -165,7 +198,7 @@ class RlSource(Source):
         for number, bad in (
             (_CACHE, ~step.rollout.fits),
             (_HOST, (step.host_memory > 0) & ~(step.host_memory <= host_capacity)),
-            (_FULL, ~(step.peak_memory <= machine.gpu.allocatable_memory)),
+            (_FULL, ~(step.headroom >= 0)),
         ):
             codes = np.where((codes == 0) & bad, number, codes)
         return RlRuns(source=self, configurations=configurations, rejected_by=codes, step=step)
@@ -195,7 +228,7 @@ class RlRuns(Candidates):
         host_capacity = machine.host_room(self.num_gpus)
         return (self.step.host_memory, host_capacity), (
             self.peak_memory,
-            machine.gpu.allocatable_memory,
+            self.step.capacity,
         )
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
@@ -232,9 +265,7 @@ class RlRuns(Candidates):
     )
     peak_memory = _Quantity(lambda runs: runs.step.peak_memory)
     fit_probability = _Quantity(lambda runs: runs._least_fit_probability)
-    memory_headroom = _Quantity(
-        lambda runs: runs.source.inputs.machine.gpu.allocatable_memory - runs.peak_memory
-    )
+    memory_headroom = _Quantity(lambda runs: runs.step.headroom)
     host_memory = _Quantity(lambda runs: runs.step.host_memory)
     time_wait = _Quantity(lambda runs: np.asarray(runs.source.inputs.rollouts.step_overhead))
     trainer_idle = _Quantity(lambda runs: runs.step.trainer_idle)
@@ -246,8 +277,15 @@ class RlRuns(Candidates):
     @cached_property
     def run(self) -> RunCost:
         """Calendar time [s], GPU-seconds and cost of all steps, computed as for training."""
-        inputs, site = self.source.inputs.packed, self.source.site
-        return run_cost(inputs, site, duration=self.time_to_train, num_gpus=self.num_gpus)
+        inputs, source = self.source.inputs.packed, self.source
+        others = None if source.rollout_site is None else (source.rollout_site, self.rollout_gpus)
+        return run_cost(
+            inputs,
+            source.site,
+            duration=self.time_to_train,
+            num_gpus=self.num_gpus,
+            on_other_terms=others,
+        )
 
     @cached_property
     def _least_fit_probability(self) -> FloatArray:
@@ -256,9 +294,8 @@ class RlRuns(Candidates):
         What the engine takes is set, as a share of the GPU or as the size of its weights; errors
         are those of training.
         """
-        usable = self.source.inputs.machine.gpu.allocatable_memory
         least = np.ones(self.shape)
-        for parts in self.step.memory_parts:
+        for usable, parts in zip(self.step.capacities, self.step.memory_parts, strict=True):
             trainer = np.asarray(add(part for name, part in parts.items() if _is_trainer(name)))
             engine = add(parts.values()) - trainer
             num_gpus, held, room = np.broadcast_arrays(self.num_gpus, trainer, usable - engine)
@@ -280,7 +317,8 @@ class RlRuns(Candidates):
 
         The current split if no other is faster; other parameters are unchanged.
         """
-        current, total = first(self.configurations.trainer_gpus), int(first(self.num_gpus))
+        c = self.configurations
+        current, total = first(c.trainer_gpus), int(first(c.num_gpus - c.other_gpus))
         trains = np.array(
             [current, *splits(total, self.source.inputs.machine.cluster.gpus_per_node)]
         )

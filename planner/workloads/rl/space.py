@@ -20,10 +20,7 @@ from planner.configurations.enumerate import (
     single_axis,
 )
 from planner.configurations.rl_configurations import RlConfigurations
-from planner.configurations.rl_rules import (
-    RlContext,
-    is_misplaced,
-)
+from planner.configurations.rl_rules import is_misplaced
 from planner.errors import SearchSpaceError
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.optimize.source import Source
@@ -34,6 +31,7 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.rollouts import RlWorkload, RolloutProfile
 from planner.specs.search_space import SearchSpace
 from planner.specs.software_profile import engine_on
+from planner.workloads.rl.question import SINGLE
 from planner.workloads.rl.results import RlSource, splits
 from planner.workloads.serving.question import with_options, with_sequence_limit
 from planner.workloads.training.question import (
@@ -72,7 +70,9 @@ def rl_sources(scene: HardwareScenario) -> list[Source]:
     work = with_expert_adapters(question.work, question.request, question.model, profile)
     engine_name = _choose_engine(scene, profile.name, rollouts)
     engine = place.machine.catalogue.load_engine(engine_name).spec
-    engine = engine_on(engine, place.machine.gpu, offline=True)
+    rollout = scene.others.get("rollout_gpu")
+    generates = (rollout or place).machine.gpu
+    engine = engine_on(engine, generates, offline=True)
     engine = with_options(generating(engine, rollouts), question.request)
     inputs = RlInputs(
         machine=place.machine,
@@ -81,18 +81,28 @@ def rl_sources(scene: HardwareScenario) -> list[Source]:
         engine=engine,
         workload=work,
         engine_word=engine_name,
+        rollout_machine=None if rollout is None else rollout.machine,
     )
     batch = question.request.global_batch_size or question.work.samples
     settings = {"global_batch_size": batch, **question.request.settings}
     settings |= framework_defaults(scene, question.work)
+    if inputs.context.has_two_types and question.space[0] == SINGLE:
+        settings.setdefault(PLACEMENT, separate_placement(rollouts))
     return [
         RlSource(
             inputs=inputs,
             mesh=rl_mesh(inputs, scene.space, settings, question.counts),
             counts=question.counts,
             site=place.site,
+            rollout_site=None if rollout is None else rollout.site,
         )
     ]
+
+
+def separate_placement(rollouts: RolloutProfile) -> str:
+    """The framework's first placement of trainer and engine on GPUs of their own."""
+    others = [word for word in rollouts.placements if word != Placement.COLOCATED.word]
+    return others[0] if others else Placement.SEPARATE.word
 
 
 def _choose_engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
@@ -205,8 +215,7 @@ def _splits(
     columns = np.array(rows, dtype=np.float64).T
     heads = ("num_gpus", TRAIN_GPUS, *names)
     factor = {n: RlConfigurations.cast(n, column) for n, column in zip(heads, columns, strict=True)}
-    context = RlContext(rollouts=inputs.rollouts, workload=inputs.workload)
-    possible = ~is_misplaced(factor, context)
+    possible = ~is_misplaced(factor, inputs.context)
     if possible.any():
         factor = {name: column[possible] for name, column in factor.items()}
     return factor

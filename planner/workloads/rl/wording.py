@@ -86,7 +86,9 @@ def _format_split(row: Mapping[str, object]) -> str:
     """GPUs and layouts as text, ``24+40: tp2 ep8 / 20 x tp2``: trainer, then engines."""
     train, rollout = number_of_row(row, "train_gpus"), number_of_row(row, "rollout_gpus")
     has_separate_gpus = row["placement"] != Placement.COLOCATED.word
-    gpus = f"{train:,.0f}+{rollout:,.0f}" if has_separate_gpus else f"{rollout:,.0f}"
+    others = number_of_row(row, "reference_gpus") + number_of_row(row, "critic_gpus")
+    sides = [train, rollout] if has_separate_gpus else [rollout]
+    gpus = "+".join(f"{side:,.0f}" for side in (*sides, others) if side)
     terms = terms_of("train", "parameter")
     sizes = {terms[name].short: number_of_row(row, name) for name in DEGREES if name in row}
     degrees = (
@@ -126,11 +128,16 @@ def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
     texts = (
         f"{name} has {', '.join(rollouts.placements)}",
         f"{first(c.trainer_gpus):,.0f} of {first(c.num_gpus):,.0f} GPUs train",
+        f"the trainer is on {inputs.machine.gpu.name}, the engine on "
+        f"{inputs.engine_machine.gpu.name}; {name} has {', '.join(rollouts.placements)}",
         f"staleness {first(c.staleness):g} of {placement}",
         f"{name} can in {', '.join(rollouts.partial) or 'no placement'}",
         f"{tp:,.0f} of {generates:,.0f} GPUs",
         f"{batch:,.0f} of {inputs.workload.samples:,}",
         f"{batch:,.0f} sequences on {first(c.data_parallel):g} copies",
+        f"{name} can with {' and '.join(rollouts.separate_models) or 'none'}",
+        f"{first(c.reference_gpus):,.0f} and {first(c.critic_gpus):,.0f} GPUs",
+        f"{inputs.machine.gpu.name} and {inputs.engine_machine.gpu.name}",
         f"that takes {formatting.format_gib(first(runs.step.rollout.needed))} a GPU with "
         "all weights",
     )
@@ -155,6 +162,8 @@ def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
         "rollout_split": degrees,
         "step_batch": batches,
         "ranks": {**batches, **gpus},
+        "gpu_types": {"placement": [Placement.SEPARATE, Placement.ASYNC, Placement.ONE_STEP_OFF]},
+        "further_models": {"reference_gpus": (0,), "critic_gpus": (0,)},
         ROLLOUT_CACHE.name: {"rollout_gpu_memory": [n / 100 for n in range(1, 100)], **degrees},
     }
 

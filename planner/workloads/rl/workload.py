@@ -53,6 +53,7 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
         answers["adapter_sync"] = str(source.inputs.adapter_sync)
     answers |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
     answers |= {"gpu": source.gpu, "framework": source.profile}
+    answers |= {"rollout_gpu": source.gpus[1] if len(source.gpus) > 1 else None}
     return answers | {
         "engine": source.inputs.engine_word,
         "reliability": source.site.reliability.name,
@@ -77,6 +78,7 @@ RL = Workload(
     timed=rl_steps,
     lengths=(*terms_about("length", "rl"), *_LONGEST),
     longest=_LONGEST,
+    other_gpus=("rollout_gpu",),
     batch="",
     wording=ResultWording(
         noun="plan",

@@ -470,11 +470,14 @@ def test_what_openrlhf_has_where_a_file_is_silent(tmp_path: Path) -> None:
     ("words", "split"),
     [
         ("--vllm.num_engines 4 --vllm.tensor_parallel_size 2",
-         ["separate", "8", "16", "None", "None"]),
+         ["separate", "8", "32", "None", "None"]),
+        ("--vllm.num_engines 8 --ref.num_gpus_per_node 4", ["separate", "8", "28", "None", "None"]),
+        ("--vllm.num_engines 8 --train.colocate_actor_ref",
+         ["separate", "8", "24", "None", "None"]),
         ("--vllm.num_engines 2 --train.colocate_all --train.async_enable",
          ["async", "8", "10", "1", "False"]),
         ("--vllm.num_engines 8 --train.async_enable --train.async_queue_size 2 "
-         "--train.partial_rollout_enable", ["async", "8", "16", "2", "True"]),
+         "--train.partial_rollout_enable", ["async", "8", "32", "2", "True"]),
     ],
 )  # fmt: skip
 def test_placements_of_openrlhf(tmp_path: Path, words: str, split: list[str]) -> None:
