@@ -44,14 +44,16 @@ from fnmatch import filter as matching
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base import read_files
 from planner.base.records import record
-from planner.documents.shell.edits import ParsedOption
 from planner.launch.expressions import Expression
 from planner.launch.target_plugins import target_plugins
 from planner.question.terms import terms_of
+
+if TYPE_CHECKING:
+    from planner.documents.shell.edits import ParsedOption
 
 Quantity: TypeAlias = str | int | float
 """Value of a parameter, or of a quantity derived by a target; a bool is an int."""

@@ -164,16 +164,23 @@ class Candidates(ABC):
         """Complexity of rows at flat indices."""
         return np.zeros(rows.shape, dtype=np.intp)
 
+    def of_groups(self, rows: IndexArray, value: Callable[[int], float]) -> FloatArray:
+        """A value of the evidence group of each row at flat indices."""
+        groups = self.at(self.source.evidence_groups(self.configurations), rows)
+        values = np.zeros(groups.max(initial=0) + 1)
+        for group in np.flatnonzero(np.bincount(groups)).tolist():
+            values[group] = value(group)
+        return values[groups]
+
     def unproven_at(self, rows: IndexArray) -> BoolArray:
         """True for rows at flat indices whose layout no published run of their software has."""
-        groups = self.at(self.source.evidence_groups(self.configurations), rows)
         number = max(self.source.counts, default=1)
-        unproven = {
-            group: confidence is not None and not confidence.is_proven
-            for group in np.unique(groups).tolist()
-            for confidence in [self.source.confidence(number, group)]
-        }
-        return np.array([unproven[group] for group in groups.tolist()], dtype=np.bool_)
+
+        def is_unproven(group: int) -> bool:
+            confidence = self.source.confidence(number, group)
+            return confidence is not None and not confidence.is_proven
+
+        return self.of_groups(rows, is_unproven) > 0
 
     def moved(self, source: Any) -> Candidates:
         """The candidates of a source that differs only in prices and other operating terms."""
