@@ -41,7 +41,7 @@ from planner.specs.serving_workload import ServingWorkload
 from planner.specs.training_workload import TrainingWorkload
 
 # Predictions take some hundred bytes for each of them at once; rules take few.
-_MAX_PREDICTED_ROWS = 2**18
+_MAX_PREDICTED_ROWS = 5 * 2**16
 _NOTHING_DROPPED: IndexArray = np.zeros((1, 1), dtype=np.intp)
 
 Column: TypeAlias = Sequence[Value] | Values
@@ -465,7 +465,11 @@ class Source(ABC):
             parts, dropped = self.possible(mesh, math.inf if in_order else ROWS_OF_A_PREDICTION)
             for table, broken in parts:
                 for part, codes in split_mesh(table, broken, _MAX_PREDICTED_ROWS):
-                    judged = self.judged(part, codes)
-                    yield Block(candidates=judged, dropped=_NOTHING_DROPPED, num_rows=part.size)
+                    # No name holds the candidates: one block has gone before the next comes.
+                    yield Block(
+                        candidates=self.judged(part, codes),
+                        dropped=_NOTHING_DROPPED,
+                        num_rows=part.size,
+                    )
             left_out = mesh.size - sum(table.size for table, _ in parts)
             yield Block(candidates=None, dropped=dropped, num_rows=left_out, mesh=mesh)
