@@ -12,7 +12,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.arrays import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IndexArray,
+    Numeric,
+    rank_values,
+)
 from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import (
@@ -63,7 +70,7 @@ def confidence_factors(
     if confidence == MEDIAN or _without_percentile(name) not in _error_quantities():
         return 1.0
     of_configurations = source.evidence_groups(configurations)
-    groups, of_row = np.unique(of_configurations, return_inverse=True)
+    groups, of_row = rank_values(of_configurations)
     factors = [
         confidence_factor(source, name, confidence, sign, int(group)) or 1.0 for group in groups
     ]

@@ -12,7 +12,16 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
+from planner.base.arrays import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IndexArray,
+    Item,
+    Numeric,
+    Values,
+    sorted_unique,
+)
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.confidence.intervals import FIXED, Confidence
@@ -286,7 +295,7 @@ class _MeshAxes:
 
     def __getattr__(self, name: str) -> FloatArray:
         if name not in self._asked:
-            values = np.unique(np.asarray(self._mesh.values(name)))
+            values = sorted_unique(np.asarray(self._mesh.values(name)))
             self._asked[name] = values.astype(np.float64).reshape(-1, *(1,) * len(self._asked))
         return self._asked[name]
 
@@ -387,7 +396,7 @@ class Source(ABC):
     def groups(self) -> tuple[int, ...]:
         """All groups of evidence of its configurations."""
         axes = None if self.mesh is None else _MeshAxes(self.mesh)
-        return tuple(np.unique(self.evidence_groups(axes)).tolist())
+        return tuple(sorted_unique(self.evidence_groups(axes)).tolist())
 
     def evidence_groups_of(self, table: Columns) -> IndexArray:
         """The group of evidence of each row of result columns."""
