@@ -12,7 +12,6 @@ from planner.commands.command import Bar, Call, Command, PlanQuestion, read_ques
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.question.parse_values import format_input, parse_int
 from planner.show.output_blocks import Block
-from planner.show.presenters.infeasible import infeasible_message
 from planner.show.presenters.row_files import RowFiles
 from planner.workloads.build_request import EXHAUSTIVE, read_driver
 from planner.workloads.make_plan import Plan, make_plan, with_assumption_notes
@@ -138,7 +137,11 @@ def _problem(searched: Searched) -> InfeasibleError | None:
     result = searched.result
     if result.interrupted and result.fastest is None:
         raise KeyboardInterrupt
-    return None if result.table else InfeasibleError(infeasible_message(searched.plan, result))
+    if result.table:
+        return None
+    from planner.show.presenters.infeasible import infeasible_message
+
+    return InfeasibleError(infeasible_message(searched.plan, result))
 
 
 def _write(files: RowFiles, searched: Searched, arguments: Sequence[str]) -> None:
@@ -186,13 +189,13 @@ def _present(searched: Searched, is_full: bool) -> Iterator[Block]:
 
 def _starting_plan_lines(searched: Searched) -> list[str]:
     """Return the plan of the file, compared with the recommended plan; empty without a file."""
+    best, starting_request = searched.result.recommended, searched.inputs.question.file_request
+    if starting_request is None or best is None:
+        return []
     from planner.errors import PlannerError
     from planner.launch.read.launch_file import evaluate_launch, full_row
     from planner.show.presenters.search import starting_plan_line, unchanged_settings_line
 
-    best, starting_request = searched.result.recommended, searched.inputs.question.file_request
-    if starting_request is None or best is None:
-        return []
     try:
         _, evaluation, _ = evaluate_launch(starting_request)
     except PlannerError:

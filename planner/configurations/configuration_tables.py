@@ -364,7 +364,7 @@ class TrainingConfigurations(ConfigurationTable):
         """True where micro-batches enter the pipeline at both ends (DualPipe)."""
         return np.asarray(self.pipeline_schedule == PipelineSchedule.DUALPIPE)
 
-    @property
+    @cached_property
     def any_offload(self) -> bool:
         """True if a configuration offloads anything to host memory."""
         return bool(self.offload.any() or self.offloaded_tensors.any())

@@ -24,7 +24,7 @@ from planner.configurations.configuration_tables import ConfigurationTable
 from planner.configurations.enumerate import Table, block_steps
 
 # A prediction takes some milliseconds whatever its size: as long as for so many rows more.
-ROWS_OF_A_PREDICTION = 2**17
+ROWS_OF_A_PREDICTION = 2**18
 _PAIRED_COUNT_ROWS = 2**16
 _COUNTED_ENTRIES = 2**16
 _LARGE_MESH = 2**16  # rules take longer for so many rows than a grid of their parameters

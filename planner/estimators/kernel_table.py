@@ -284,7 +284,8 @@ class KernelTable:
             return time
         fraction = self.bandwidth_fraction(e["bandwidth_fraction"])
         more = wider * elements / (self.gpu.memory_bandwidth * fraction)
-        return time_with_extra_traffic(time=time, extra_time=more, sharpness=e["sharpness"])
+        longer = time_with_extra_traffic(time=time, extra_time=more, sharpness=e["sharpness"])
+        return np.where(wider > 0, longer, time)
 
     @property
     def _is_plain(self) -> bool:

@@ -86,12 +86,12 @@ def _training_product(
     accumulated = np.where(
         np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.stored_bytes
     )
-    forward, data_gradient = machine.gemm_times(
-        [(rows, columns, depth), (rows, depth, columns)], precision, share.number_bytes
-    )
-    weight_gradient = np.zeros(())
+    width = share.number_bytes
+    products = [(rows, columns, depth, width), (rows, depth, columns, width)]
     if not _is_frozen(share, op):
-        weight_gradient = machine.gemm_time(columns, depth, rows, precision, accumulated)
+        products.append((columns, depth, rows, accumulated))
+    forward, data_gradient, *others = machine.gemm_times(products, precision)
+    weight_gradient = others[0] if others else np.zeros(())
     yield make_operator(
         op,
         forward=forward + machine.cast_time(rows * depth, precision),

@@ -364,20 +364,17 @@ class Machine(Links):
         return self.kernels.without_casts(rows, columns, depth, e, output_bytes)
 
     def gemm_times(
-        self,
-        sizes: Sequence[tuple[Numeric, Numeric, Numeric]],
-        precision: CodeArray,
-        output_bytes: Numeric = 2,
+        self, products: Sequence[tuple[Numeric, Numeric, Numeric, Numeric]], precision: CodeArray
     ) -> Sequence[FloatArray]:
-        """Return the `gemm_time` of each of several products."""
+        """Return the `gemm_time` of several products of (rows, columns, depth, output bytes)."""
         if self.ledger is not None:
-            return [self.gemm_time(*size, precision, output_bytes) for size in sizes]
-        numbers = [np.shape(number) for size in sizes for number in size]
-        together = np.empty((3, len(sizes), *np.broadcast_shapes(np.shape(precision), *numbers)))
-        for index, size in enumerate(sizes):
-            for side, number in enumerate(size):
+            return [self.gemm_time(*size, precision, wide) for *size, wide in products]
+        numbers = [np.shape(number) for product in products for number in product]
+        together = np.empty((4, len(products), *np.broadcast_shapes(np.shape(precision), *numbers)))
+        for index, product in enumerate(products):
+            for side, number in enumerate(product):
                 together[side, index] = number
-        rows, columns, depth = together
+        rows, columns, depth, output_bytes = together
         return [*self.gemm_time(rows, columns, depth, precision, output_bytes)]
 
     def cast_time(self, elements: Numeric, precision: CodeArray) -> FloatArray:

@@ -48,13 +48,15 @@ from fnmatch import filter as matching
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base import read_files
 from planner.base.records import record
-from planner.documents.shell.edits import ParsedOption
 from planner.launch.expressions import Expression
 from planner.launch.target_plugins import target_plugins
+
+if TYPE_CHECKING:
+    from planner.documents.shell.edits import ParsedOption
 
 Quantity: TypeAlias = str | int | float
 """Value of a parameter, or of a quantity derived by a target; a bool is an int."""
@@ -399,7 +401,7 @@ def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
 
 def _option_rows(target: str) -> Sequence[Mapping[str, str]]:
     """Return the rows of a target's option table, shipped or of another package."""
-    plugin = target_plugins().get(target)
+    plugin = None if target in _shipped_tools() else target_plugins().get(target)
     return shipped_rows(f"options/{target}.csv") if plugin is None else plugin.options
 
 
@@ -456,14 +458,13 @@ def tool_row(name: str) -> Mapping[str, str]:
 
     Programs with the options of the Trainer are in ``dialects/programs.csv``.
     """
-    return _tool_rows()[name]
+    return _shipped_tools().get(name) or target_plugins()[name].row
 
 
 @cache
-def _tool_rows() -> Mapping[str, Mapping[str, str]]:
+def _shipped_tools() -> Mapping[str, Mapping[str, str]]:
     rows = (*shipped_rows("targets.csv"), *shipped_rows("dialects/programs.csv"))
-    plugins = {name: plugin.row for name, plugin in target_plugins().items()}
-    return {**plugins, **{row["name"]: row for row in rows}}
+    return {row["name"]: row for row in rows}
 
 
 _FLAG_VALUES = "0"

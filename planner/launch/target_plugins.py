@@ -11,13 +11,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from planner.base.read_files import packaged_rows
 from planner.base.records import record
 from planner.errors import LaunchError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "planner.targets"
 _OPTION_COLUMNS = ("parameter", "value", "role", "option", "text", "since", "note")
@@ -39,6 +42,8 @@ class TargetPlugin:
 @cache
 def target_plugins() -> Mapping[str, TargetPlugin]:
     """Return the launch targets of other packages by name; warn about each that cannot be used."""
+    from importlib.metadata import entry_points  # its import takes as long as a small search
+
     plugins: dict[str, TargetPlugin] = {}
     for entry in entry_points(group=GROUP):
         try:
@@ -50,6 +55,8 @@ def target_plugins() -> Mapping[str, TargetPlugin]:
 
 def warn_of_plugin(name: str, error: Exception) -> None:
     """Warn that a launch target of another package is left out, and why."""
+    from importlib.metadata import entry_points
+
     distributions = [e.dist.name for e in entry_points(group=GROUP, name=name) if e.dist]
     package = f" of {' and '.join(distributions)}" if distributions else ""
     reason = str(error) if isinstance(error, LaunchError) else f"{type(error).__name__}: {error}"

@@ -176,6 +176,7 @@ def search_source(
         if sink is not None:
             _send_columns(block.candidates, feasible, sink)
         done += block.num_rows
+        del block  # its arrays, before those of the next one are made
         if progress is not None:
             progress(done)
     return done

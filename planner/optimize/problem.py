@@ -6,13 +6,20 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from statistics import NormalDist
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Numeric
+from planner.base.arrays import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IndexArray,
+    Numeric,
+    rank_values,
+)
 from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import (
@@ -63,7 +70,7 @@ def confidence_factors(
     if confidence == MEDIAN or _without_percentile(name) not in _error_quantities():
         return 1.0
     of_configurations = source.evidence_groups(configurations)
-    groups, of_row = np.unique(of_configurations, return_inverse=True)
+    groups, of_row = rank_values(of_configurations)
     factors = [
         confidence_factor(source, name, confidence, sign, int(group)) or 1.0 for group in groups
     ]
@@ -186,15 +193,13 @@ def _ends_of_rows(
     candidates: Candidates, rows: IndexArray, name: str
 ) -> tuple[FloatArray, FloatArray]:
     """Lower and upper factor of the 90 % interval of a quantity, per row; 1 where unknown."""
-    source = candidates.source
-    groups = candidates.at(source.evidence_groups(candidates.configurations), rows)
-    number = max(source.counts, default=1)
-    ends = {
-        group: _interval_of(source.confidence(number, group), name) or FIXED
-        for group in np.unique(groups).tolist()
-    }
-    pairs = np.array([ends[group] for group in groups.tolist()]).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+    source, number = candidates.source, max(candidates.source.counts, default=1)
+
+    def end(group: int, place: int) -> float:
+        return (_interval_of(source.confidence(number, group), name) or FIXED)[place]
+
+    below, above = (candidates.of_groups(rows, partial(end, place=place)) for place in (0, 1))
+    return below, above
 
 
 def _interval_of(confidence_intervals: Confidence | None, name: str) -> tuple[float, float] | None:
@@ -431,13 +436,13 @@ class Problem:
         fits in memory and the probability that it keeps the tightest limit of the user.
         """
         objective, source = self.objectives[0], candidates.source
-        groups = candidates.at(source.evidence_groups(candidates.configurations), rows)
         number = max(source.counts, default=1)
-        factors = {
-            group: bad_case_factor(source.confidence(number, group), objective.name, objective.sign)
-            for group in np.unique(groups).tolist()
-        }
-        worse = np.array([factors[group] or _UNKNOWN_RISK for group in groups.tolist()])
+
+        def factor(group: int) -> float:
+            confidence = source.confidence(number, group)
+            return bad_case_factor(confidence, objective.name, objective.sign) or _UNKNOWN_RISK
+
+        worse = candidates.of_groups(rows, factor)
         worse = worse if objective.sign > 0 else 1 / worse
         fits = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
         limits = (limit for limit in self.constraints if not limit.assumed)

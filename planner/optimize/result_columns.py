@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, IndexArray, Numeric, rank_values
+from planner.base.arrays import FloatArray, IndexArray, Numeric, rank_values, sorted_unique
 from planner.base.csv_cells import Value, number_of_row, number_or_nan
 from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
 from planner.confidence.ranking import RankedPlan, evidence_rank
@@ -264,7 +264,7 @@ def _evidence_groups(
     if isinstance(which, int):
         return sources[which].evidence_groups_of(table)
     groups = np.zeros(len(table["num_gpus"]), dtype=np.intp)
-    for number in np.unique(which).tolist():
+    for number in sorted_unique(which).tolist():
         rows = which == number
         groups[rows] = sources[number].evidence_groups_of(table)[rows]
     return groups

@@ -12,7 +12,16 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
+from planner.base.arrays import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IndexArray,
+    Item,
+    Numeric,
+    Values,
+    sorted_unique,
+)
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.confidence.intervals import FIXED, Confidence
@@ -41,7 +50,7 @@ from planner.specs.serving_workload import ServingWorkload
 from planner.specs.training_workload import TrainingWorkload
 
 # Predictions take some hundred bytes for each of them at once; rules take few.
-_MAX_PREDICTED_ROWS = 2**18
+_MAX_PREDICTED_ROWS = 5 * 2**16
 _NOTHING_DROPPED: IndexArray = np.zeros((1, 1), dtype=np.intp)
 
 Column: TypeAlias = Sequence[Value] | Values
@@ -164,16 +173,23 @@ class Candidates(ABC):
         """Complexity of rows at flat indices."""
         return np.zeros(rows.shape, dtype=np.intp)
 
+    def of_groups(self, rows: IndexArray, value: Callable[[int], float]) -> FloatArray:
+        """A value of the evidence group of each row at flat indices."""
+        groups = self.at(self.source.evidence_groups(self.configurations), rows)
+        values = np.zeros(groups.max(initial=0) + 1)
+        for group in np.flatnonzero(np.bincount(groups)).tolist():
+            values[group] = value(group)
+        return values[groups]
+
     def unproven_at(self, rows: IndexArray) -> BoolArray:
         """True for rows at flat indices whose layout no published run of their software has."""
-        groups = self.at(self.source.evidence_groups(self.configurations), rows)
         number = max(self.source.counts, default=1)
-        unproven = {
-            group: confidence is not None and not confidence.is_proven
-            for group in np.unique(groups).tolist()
-            for confidence in [self.source.confidence(number, group)]
-        }
-        return np.array([unproven[group] for group in groups.tolist()], dtype=np.bool_)
+
+        def is_unproven(group: int) -> bool:
+            confidence = self.source.confidence(number, group)
+            return confidence is not None and not confidence.is_proven
+
+        return self.of_groups(rows, is_unproven) > 0
 
     def moved(self, source: Any) -> Candidates:
         """The candidates of a source that differs only in prices and other operating terms."""
@@ -279,7 +295,7 @@ class _MeshAxes:
 
     def __getattr__(self, name: str) -> FloatArray:
         if name not in self._asked:
-            values = np.unique(np.asarray(self._mesh.values(name)))
+            values = sorted_unique(np.asarray(self._mesh.values(name)))
             self._asked[name] = values.astype(np.float64).reshape(-1, *(1,) * len(self._asked))
         return self._asked[name]
 
@@ -384,7 +400,7 @@ class Source(ABC):
     def groups(self) -> tuple[int, ...]:
         """All groups of evidence of its configurations."""
         axes = None if self.mesh is None else _MeshAxes(self.mesh)
-        return tuple(np.unique(self.evidence_groups(axes)).tolist())
+        return tuple(sorted_unique(self.evidence_groups(axes)).tolist())
 
     def evidence_groups_of(self, table: Columns) -> IndexArray:
         """The group of evidence of each row of result columns."""
@@ -462,7 +478,11 @@ class Source(ABC):
             parts, dropped = self.possible(mesh, math.inf if in_order else ROWS_OF_A_PREDICTION)
             for table, broken in parts:
                 for part, codes in split_mesh(table, broken, _MAX_PREDICTED_ROWS):
-                    judged = self.judged(part, codes)
-                    yield Block(candidates=judged, dropped=_NOTHING_DROPPED, num_rows=part.size)
+                    # No name holds the candidates: one block has gone before the next comes.
+                    yield Block(
+                        candidates=self.judged(part, codes),
+                        dropped=_NOTHING_DROPPED,
+                        num_rows=part.size,
+                    )
             left_out = mesh.size - sum(table.size for table, _ in parts)
             yield Block(candidates=None, dropped=dropped, num_rows=left_out, mesh=mesh)

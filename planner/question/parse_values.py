@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache, partial
 from itertools import islice
 from numbers import Integral, Real
 from typing import TypeAlias
@@ -443,7 +443,8 @@ def cell_reader(column: str) -> Callable[[object], Value]:
     if is_result(column):
         return lambda value: _cell_number(column, value)
     if _SETTINGS & set(term.kind) and "result" not in term.kind:
-        return lambda value: _setting(term, column, value)
+        read = lru_cache(maxsize=64, typed=True)(partial(_setting, term, column))
+        return lambda value: read(_plain_cell(column, value))  # rows repeat most settings
     return lambda value: _plain_cell(column, value)
 
 

@@ -267,8 +267,8 @@ def format_parameter_column(
 ) -> list[str | float]:
     """The values of a parameter as shown in tables, as a list; ``of`` replaces its name."""
     listed = broadcast_flat(values, shape)
-    if listed.size == 1:
-        return [format_value(of or name, listed[0])]
+    if listed.size and (listed == listed[0]).all():
+        return [format_value(of or name, listed[0])] * listed.size
     distinct, which = rank_values(listed)
     texts = np.array([format_value(of or name, value) for value in distinct], dtype=object)
     shown: list[str | float] = texts[which].tolist()

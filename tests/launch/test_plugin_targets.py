@@ -13,7 +13,7 @@ import pytest
 from commands import Command
 
 from planner.launch import target_plugins, targets
-from planner.launch.option_table import OptionTable, _tool_rows
+from planner.launch.option_table import OptionTable, _shipped_tools
 
 PAGE = (
     Path(__file__)
@@ -35,7 +35,7 @@ CACHES = (
     targets.readers,
     targets._plugin_targets,
     OptionTable.load,
-    _tool_rows,
+    _shipped_tools,
 )
 Install = Callable[..., None]
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.arrays import FloatArray
+from planner.base.arrays import FloatArray, rank_values
 from planner.base.atomic_write import is_device, manifest_path, write_atomically
 from planner.base.csv_cells import Value
 from planner.base.formatting import printable
@@ -329,8 +329,9 @@ def _array_texts(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
         return _format_values(values[:1], cell, prefix) * len(values)
     if len({*bits[:_SAMPLE].tolist()}) > _SAMPLE // 2:
         return _format_values(values, cell, prefix)
-    _, first, inverse = np.unique(bits, return_index=True, return_inverse=True)
-    distinct_texts = np.array(_format_values(values[first], cell, prefix), dtype=object)
+    distinct, inverse = rank_values(bits)
+    of_bits = distinct.view(np.float64) if values.dtype.kind == "f" else distinct
+    distinct_texts = np.array(_format_values(of_bits, cell, prefix), dtype=object)
     cells: list[str] = distinct_texts[inverse].tolist()
     return cells
 

@@ -158,7 +158,7 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
         if not has_gap:
             return [block for block in blocks if not isinstance(block, Code)]
         if gaps:
-            gaps -= 1
+            gaps = gaps - 1 if beyond == 1 else 0  # each is one line at most
         elif shown > _LEAST_ALTERNATIVES:
             shown = max(shown - beyond, _LEAST_ALTERNATIVES)
         elif most:

@@ -102,7 +102,7 @@ def _complexity_levels(
     yield 2, (c.expert_parallel == 1) & (c.num_gpus > c.pipeline_parallel) & splits
 
 
-_BLOCK_ROWS = 2**24
+_BLOCK_ROWS = 2**25
 
 
 @record(kw_only=True)
