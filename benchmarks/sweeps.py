@@ -25,8 +25,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from planner.sweeps.find_plan import make_sweep
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read_plan import make_sweep
 from planner.sweeps.run_sweep import Done, Run, in_this_process, on_cores, run_sweep
 from planner.sweeps.scenario_batches import ScenarioBatch, run_part
 

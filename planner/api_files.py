@@ -18,7 +18,7 @@ from planner.workloads.build_request import make_request
 from planner.workloads.saved_plan import SavedPlan
 
 if TYPE_CHECKING:
-    from planner.show.validated_answer import ValidateAnswer
+    from planner.show.presenters.validation import ValidateAnswer
     from planner.validation.logs.log_comparison import Comparison
 
 
@@ -170,7 +170,7 @@ def validate_runs(
     >>> answer.runs[0].software, len(answer.runs) == len(answer.to_frame())
     ('torchtitan', True)
     """
-    from planner.show.validated_answer import ValidateAnswer
+    from planner.show.presenters.validation import ValidateAnswer
     from planner.specs.catalogue import Catalogue
     from planner.validation.spec_library import Library
     from planner.validation.validated_runs import predict_runs

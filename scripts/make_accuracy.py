@@ -35,8 +35,8 @@ from planner.validation.accuracy import (
     predict,
 )
 from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
-from planner.validation.select_runs import select_compared
 from planner.validation.spec_library import Library
+from planner.validation.validated_runs import select_compared
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "reference" / "accuracy_tables.md"

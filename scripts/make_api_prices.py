@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import planner
-from planner.specs.api_price import COLUMNS
+from planner.specs.operating_terms import COLUMNS
 from planner.specs.spec_paths import SpecKind, aliases_of, names
 
 FILE = Path(planner.__file__).parents[1] / "hardware_specs" / "api_prices.csv"

@@ -23,7 +23,7 @@ from planner.__main__ import run
 from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
 from planner.sweeps.columns import COST, TIME
-from planner.sweeps.read_plan import read_plan
+from planner.sweeps.find_plan import read_plan
 from planner.sweeps.summary import Summary, summarize
 from planner.sweeps.summary_blocks import format_measure, format_placement, format_plan, headlines
 from planner.sweeps.sweep_folder import Sweep

@@ -17,9 +17,9 @@ import numpy as np
 import planner
 from planner.base.arrays import first
 from planner.base.formatting import format_duration
-from planner.decide.trace_replay import ReplayLatencies, replay_trace
 from planner.logs.traces import read_trace
 from planner.optimize.exhaustive import exhaustive_search
+from planner.show.presenters.load_check import ReplayLatencies, replay_trace
 from planner.show.presenters.plots.curves import Curve, Curves, draw_curves
 from planner.show.presenters.plots.picture import Picture
 from planner.show.theme import axis_label

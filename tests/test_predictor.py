@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.decide.predictor import SGLangPredictor, VidurPredictor
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.workloads.serving.timed_steps import inference_steps
+from planner.workloads.serving.wording import inference_steps
 
 ASKED = {
     "model": "llama-3.1-8b",

@@ -23,8 +23,8 @@ from planner.question.terms import terms_of
 from planner.specs.catalogue import load_framework
 from planner.specs.spec_files import Column, read_records, read_toml
 from planner.sweeps.columns import check_column
+from planner.sweeps.find_plan import make_sweep, read_plan
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read_plan import make_sweep, read_plan
 from planner.sweeps.sweep_folder import Sweep
 from planner.validation.run_tables import SHIPPED, read_runs
 from planner.workloads.build_request import make_request

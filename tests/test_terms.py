@@ -31,7 +31,7 @@ from planner.question.terms import (
 )
 from planner.workloads.serving.prefill_decode_pools import PrefillDecodeDeployments
 from planner.workloads.serving.replicas import Replicas
-from planner.workloads.serving.static_batches import Batches
+from planner.workloads.serving.space import Batches
 from planner.workloads.training.results import TrainingRuns
 
 TABLES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,8 @@ from planner.cli.run_command import (
 )
 from planner.cli.text_options import COMMANDS
 from planner.commands.options import command_of
+from planner.question.explain_words import Meaning
+from planner.show.output_blocks import Block, make_lines
 
 if TYPE_CHECKING:
     from planner.commands.command import Call
@@ -28,6 +30,17 @@ if TYPE_CHECKING:
     from planner.commands.search import Searched
     from planner.launch.write.rewrite_launch import RewriteResult
     from planner.launch.write.write_launch import WrittenLaunch
+
+
+_MOST = 20
+"""Lines of a meaning."""
+
+
+def meanings_blocks(meanings: Iterable[Meaning]) -> Iterator[Block]:
+    """Yield the lines of each meaning, its usage last."""
+    for meaning in meanings:
+        usage = f" {meaning.usage[:1].upper()}{meaning.usage[1:]}." if meaning.usage else ""
+        yield make_lines(f"{meaning.name}: {meaning.text}{usage}", indent="", most=_MOST)
 
 
 def search(values: OptionValues) -> None:
@@ -91,7 +104,7 @@ def search(values: OptionValues) -> None:
 def _search_all(values: OptionValues, call: Call) -> Searched:
     """Run a search and write every feasible row while it runs."""
     from planner.commands.search import SEARCH
-    from planner.show.presenters.row_files import result_blocks, row_files
+    from planner.show.presenters.row_tables import result_blocks, row_files
 
     inputs = SEARCH.read(call)
     with row_files(values["csv"], values["json"]) as files:
@@ -173,7 +186,6 @@ def _explain_words(values: OptionValues) -> None:
     """Print the meanings of words. Raises SearchSpaceError if a word is unknown, or for a plan."""
     from planner.errors import SearchSpaceError
     from planner.question.explain_words import explain_word
-    from planner.show.presenters.words import meanings_blocks
     from planner.show.terminal import make_console, print_blocks
 
     if any(is_set(values, name) for name in values if name not in ("context", "words", "quiet")):

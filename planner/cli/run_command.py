@@ -164,7 +164,7 @@ def show_result(
     problem = command.problem(result)
     csv, json = values.get("csv"), values.get("json")
     if (csv or json) and (problem is None or command.is_written(result)):
-        from planner.show.presenters.row_files import row_files
+        from planner.show.presenters.row_tables import row_files
 
         with row_files(csv, json) as files:
             command.write(files, result, values["context"].obj)

@@ -23,10 +23,9 @@ from planner.question.terms import glossary
 from planner.show.output_blocks import Block, make_lines
 from planner.show.presenters.json_files import add_estimate
 from planner.show.presenters.load_check import refuse_overload
-from planner.show.presenters.plan_summary import result_texts
-from planner.show.presenters.row_files import RowFiles
+from planner.show.presenters.plan_report import format_verdict, result_texts
+from planner.show.presenters.row_tables import RowFiles
 from planner.show.presenters.uncertainty import evidence
-from planner.show.presenters.verdict import format_verdict
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Evaluation
 

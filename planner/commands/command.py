@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.optimize.exhaustive import Progress
     from planner.show.output_blocks import Block
     from planner.show.presenters.plots.picture import Picture
-    from planner.show.presenters.row_files import RowFiles
+    from planner.show.presenters.row_tables import RowFiles
 
 Inputs = TypeVar("Inputs")
 Result = TypeVar("Result")
@@ -126,7 +126,7 @@ class Command(Generic[Inputs, Result]):
 
     def text(self, result: Result, arguments: Sequence[str]) -> str:
         """Return the JSON object of a result."""
-        from planner.show.presenters.row_files import RowFiles
+        from planner.show.presenters.row_tables import RowFiles
 
         stream = StringIO()
         self.write(RowFiles(None, stream, None), result, arguments)

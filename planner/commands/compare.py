@@ -23,7 +23,7 @@ from planner.show.presenters.comparison import (
     things_of,
 )
 from planner.show.presenters.json_files import command_manifest
-from planner.show.presenters.row_files import RowFiles
+from planner.show.presenters.row_tables import RowFiles
 from planner.sweeps.find_plan import read_request_of_file
 
 

@@ -29,7 +29,7 @@ from planner.show.presenters.largest_fit import (
 )
 from planner.show.presenters.load_check import refuse_overload
 from planner.show.presenters.plan_report import plan_blocks
-from planner.show.presenters.row_files import RowFiles
+from planner.show.presenters.row_tables import RowFiles
 from planner.show.recommended_plan import evaluate_request
 from planner.show.reports import LargestReport, written_report
 from planner.workloads.make_plan import Plan, make_plan, result_of

@@ -12,7 +12,8 @@ from planner.commands.command import Bar, Call, Command, PlanQuestion, read_ques
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.question.parse_values import format_input, parse_int
 from planner.show.output_blocks import Block
-from planner.show.presenters.row_files import RowFiles
+from planner.show.presenters.infeasible import infeasible_message
+from planner.show.presenters.row_tables import RowFiles
 from planner.workloads.build_request import EXHAUSTIVE, read_driver
 from planner.workloads.make_plan import Plan, make_plan, with_assumption_notes
 
@@ -97,7 +98,7 @@ def check_api_prices(call: Call, question: PlanQuestion) -> bool:
     if not call.extra.get("compare_api"):
         return False
     from planner.decide.api_comparison import require_token_pricing
-    from planner.specs.api_price import priced_models
+    from planner.specs.operating_terms import priced_models
 
     require_token_pricing(question.request.workload, call.option_name)
     priced_models(question.request.specs)  # raises the errors of a price list before any work
@@ -139,7 +140,6 @@ def _problem(searched: Searched) -> InfeasibleError | None:
         raise KeyboardInterrupt
     if result.table:
         return None
-    from planner.show.presenters.infeasible import infeasible_message
 
     return InfeasibleError(infeasible_message(searched.plan, result))
 
@@ -153,7 +153,7 @@ def _write_rows(
     files: RowFiles, searched: Searched, arguments: Sequence[str], *, has_rows: bool
 ) -> None:
     """Write the front if ``has_rows``, and the manifest with the plans."""
-    from planner.show.presenters.search_file import write_search
+    from planner.show.presenters.search import write_search
 
     more: dict[str, object] = {"api": searched.apis.to_dict()} if searched.apis else {}
     if files.has_object and (lines := _starting_plan_lines(searched)):
@@ -182,7 +182,7 @@ def _present(searched: Searched, is_full: bool) -> Iterator[Block]:
         shows_warnings=inputs.shows_interruption,
     )  # fmt: skip
     if searched.apis is not None:
-        from planner.show.presenters.api_comparison import api_comparison_blocks
+        from planner.show.presenters.prices import api_comparison_blocks
 
         yield from api_comparison_blocks(searched.apis, is_full=is_full)
 

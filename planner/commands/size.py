@@ -53,7 +53,7 @@ from planner.question.parse_values import parse_si, split_items
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.show.output_blocks import Block
-from planner.show.presenters.row_files import RowFiles
+from planner.show.presenters.row_tables import RowFiles
 from planner.show.presenters.services import (
     add_length_pools,
     add_services,

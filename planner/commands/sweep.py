@@ -15,10 +15,10 @@ from planner.errors import InfeasibleError, SearchSpaceError
 from planner.question.parse_values import parse_int
 from planner.show.output_blocks import Block
 from planner.show.presenters.json_files import command_manifest
-from planner.show.presenters.row_files import RowFiles
+from planner.show.presenters.row_tables import RowFiles
+from planner.sweeps.find_plan import make_sweep, read_plan
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.query import SweepQuery, draw_query, requested_summary
-from planner.sweeps.read_plan import make_sweep, read_plan
 from planner.sweeps.run_sweep import IN_TABLES, Run, Stopped, in_this_process, on_cores, run_sweep
 from planner.sweeps.sweep_folder import Sweep
 

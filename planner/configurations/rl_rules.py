@@ -20,7 +20,7 @@ from planner.configurations.configuration_tables import (
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.configurations.serving_rules import SERVING_RULES
 from planner.configurations.training_rules import OUT_OF_MEMORY, RULES
-from planner.specs.rollouts import RlWorkload, RolloutProfile, transfers
+from planner.specs.training_workload import RlWorkload, RolloutProfile, transfers
 
 
 @record(kw_only=True)

@@ -18,7 +18,7 @@ from planner.formulas.cost import break_even_rate, cost_per_request, request_cos
 from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
-from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
+from planner.specs.operating_terms import ApiPrice, api_prices, of_release, priced_models
 from planner.workloads.make_plan import Plan
 from planner.workloads.serving.results import as_candidates
 

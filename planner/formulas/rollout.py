@@ -174,7 +174,7 @@ def weight_sync_time(*, num_bytes: Numeric, start: Numeric, rate: Numeric) -> Fl
 
     .. math:: t_0 + b / r
 
-    Derived here from the published transfers of `planner.specs.rollouts`.
+    Derived here from the published transfers of `planner.specs.training_workload`.
     """
     return np.asarray(start + np.asarray(num_bytes) / rate)
 

@@ -45,9 +45,8 @@ from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.operating_terms import OperatingTerms
-from planner.specs.rollouts import RlWorkload
 from planner.specs.serving_workload import ServingWorkload
-from planner.specs.training_workload import TrainingWorkload
+from planner.specs.training_workload import RlWorkload, TrainingWorkload
 
 # Predictions take some hundred bytes for each of them at once; rules take few.
 _MAX_PREDICTED_ROWS = 5 * 2**16

@@ -22,7 +22,7 @@ from planner.decide.assumptions import SensitiveAssumption
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.source import to_python_values
 from planner.question.parse_values import cell_reader, is_result
-from planner.show.presenters.row_files import Block, RowFiles, plain_value
+from planner.show.presenters.row_tables import Block, RowFiles, plain_value
 from planner.workloads.registry import workload_names, workload_of
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Workload
@@ -183,7 +183,7 @@ class PlanSummary(JsonPart):
     ``verdict``: whether the plan fits, starts and runs; ``plan``: model, GPUs and layout; ``load``:
     what the plan serves; ``sure``: evidence and terms; ``log``: values that the user's log shows;
     ``lost``: shares of the step lost to overheads; ``change``: the best change; ``read_as``: how a
-    launch file was read; ``tables``: further blocks (`planner.show.saved_blocks`); ``assumed``:
+    launch file was read; ``tables``: further blocks (`planner.show.output_blocks`); ``assumed``:
     names of assumed values; ``depends_on``: the assumption with the largest effect; ``then``: next
     commands.
     """
@@ -271,7 +271,7 @@ class SearchReport(RowsReport):
 class EstimateReport(RowsReport):
     """The prediction of one configuration, with its time by operator.
 
-    ``details`` are the blocks of the full report (`planner.show.saved_blocks`).
+    ``details`` are the blocks of the full report (`planner.show.output_blocks`).
     """
 
     operators: tuple[Json, ...]
@@ -332,7 +332,7 @@ class SpecsReport(Report):
 class ExplanationReport(Report):
     """An explained plan: what bounds each of its steps.
 
-    ``details`` are the blocks of the full report (`planner.show.saved_blocks`).
+    ``details`` are the blocks of the full report (`planner.show.output_blocks`).
     """
 
     plan: SavedPlan
@@ -345,7 +345,7 @@ class ExplanationReport(Report):
 class LargestReport(Report):
     """The largest batches or lengths of a plan that fit.
 
-    ``details`` are the blocks of the full report (`planner.show.saved_blocks`).
+    ``details`` are the blocks of the full report (`planner.show.output_blocks`).
     """
 
     largest: tuple[LargestValue, ...]

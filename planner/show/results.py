@@ -147,8 +147,7 @@ class SearchAnswer(_Deployable, SearchResult):
         return infeasible_message(self.plan, self) if self.recommended is None else ""
 
     def _feasible_blocks(self, full: bool) -> Iterable[Block]:
-        from planner.show.presenters.search import recommended_details, search_blocks
-        from planner.show.presenters.search_file import search_report
+        from planner.show.presenters.search import recommended_details, search_blocks, search_report
 
         report = search_report(self.plan, self)
         details = recommended_details(self.plan, self) if full else ()

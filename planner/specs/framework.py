@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from planner.base.enums import AdapterKind, AttentionKernels, Fp8Recipe
 from planner.base.training_aliases import ExpertAdapters
 from planner.question.terms import terms_about
-from planner.specs.rollouts import RolloutProfile
 from planner.specs.spec_files import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
+from planner.specs.training_workload import RolloutProfile
 from planner.specs.validated import Interval, PostValidator, validated
 
 

@@ -32,12 +32,19 @@ from planner.optimize.exhaustive import StopSearch
 from planner.show.html import environment, markdown, page_html
 from planner.show.output_blocks import PICTURES, Page
 from planner.show.presenters.plots.picture import Picture
-from planner.show.presenters.row_files import csv_cell
+from planner.show.presenters.row_tables import csv_cell
 from planner.show.theme import DARK, LIGHT
-from planner.ui.command_input import UPLOADED, CommandInput, ProgressCallback, prepare_input
 from planner.ui.question import PRICES, Question, is_file
 from planner.ui.request_limits import Limits, RequestRefused
-from planner.ui.run_commands import WHERE, check_size, run_command
+from planner.ui.run_commands import (
+    UPLOADED,
+    WHERE,
+    CommandInput,
+    ProgressCallback,
+    check_size,
+    prepare_input,
+    run_command,
+)
 from planner.workloads.registry import workload_of
 from planner.workloads.saved_plan import SavedPlan
 

@@ -24,8 +24,8 @@ from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.rollouts import RlWorkload
 from planner.specs.software_profile import engine_on
+from planner.specs.training_workload import RlWorkload
 from planner.validation.case_prediction import MEMORY, Case, Prediction
 from planner.validation.run_tables import Run
 from planner.validation.spec_library import Library, NotPredicted, model_of, run_cluster

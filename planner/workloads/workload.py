@@ -1,10 +1,10 @@
-"""The interface of a workload, used by search, estimate, files and reports."""
+"""The interface of a workload and its quantities, used by search, estimate and reports."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 
@@ -283,3 +283,31 @@ def floats(value: object, shape: tuple[int, ...]) -> FloatArray:
 def counts(value: Numeric, shape: tuple[int, ...]) -> list[int]:
     """The values as one integer per row."""
     return [int(number) for number in broadcast_flat(np.asarray(value), shape)]
+
+
+Judged = TypeVar("Judged")
+
+
+class Quantity(Generic[Judged]):
+    """A read-only attribute of candidates with the name of a term, in SI units.
+
+    Parameters
+    ----------
+    of : function from the candidates to the values
+    """
+
+    def __init__(self, of: Callable[[Judged], FloatArray]) -> None:
+        self._of = of
+
+    def __set_name__(self, owner: type[Judged], name: str) -> None:
+        self.__doc__ = glossary()[name].description
+
+    @overload
+    def __get__(self, candidates: None, owner: type[Judged]) -> Self: ...
+    @overload
+    def __get__(self, candidates: Judged, owner: type[Judged]) -> FloatArray: ...
+    def __get__(self, candidates: Judged | None, owner: type[Judged]) -> Self | FloatArray:
+        return self if candidates is None else self._of(candidates)
+
+    def __set__(self, candidates: Judged, value: FloatArray) -> None:
+        raise AttributeError("Predictions cannot be changed.")

@@ -17,7 +17,7 @@ import pytest
 from planner.base.enums import AdapterKind
 from planner.cli.app import COMMANDS
 from planner.configurations.training_rules import RULES
-from planner.show.presenters.row_files import csv_cell, json_cell
+from planner.show.presenters.row_tables import csv_cell, json_cell
 
 SERVED = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--engine", "vllm")
 TRAINED = ("--model", "llama-7b", "--gpus", "8", "--framework", "megatron-lm")

@@ -17,7 +17,7 @@ from planner.specs.serving_workload import DraftMethod, acceptance, head_of
 from planner.workloads.assumptions import EvaluatedChoice
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
-from planner.workloads.serving.assumptions import open_serving
+from planner.workloads.serving.wording import open_serving
 
 
 def setting_of(model: str = "llama-3.1-8b", engine: str = "sglang", **work: Any) -> ServingInputs:

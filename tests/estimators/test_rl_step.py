@@ -18,7 +18,7 @@ from planner.estimators.rl.rl_step import MEMORY_PHASES, evaluate_rl
 from planner.estimators.timeline.step_timelines import rl_timeline
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
-from planner.specs.rollouts import RlWorkload, transfers
+from planner.specs.training_workload import RlWorkload, transfers
 
 CATALOGUE = Catalogue()
 LAYOUT = {"tensor_parallel": 2, "sequence_parallel": True, "micro_batch_size": 1, "zero_stage": 1}

@@ -8,7 +8,7 @@ import pytest
 import planner
 from planner.optimize.problem import limit_probability, limit_rows, with_rate_limit
 from planner.optimize.result_columns import full_columns
-from planner.show.presenters.row_files import PROBABILITY, with_limits
+from planner.show.presenters.row_tables import PROBABILITY, with_limits
 
 
 def searched(limits: dict[str, float], **asked: object):

@@ -15,8 +15,8 @@ from planner.show.html import explained, page_html
 from planner.show.output_blocks import BEST, Bars, RankingChart, RankingRow, Table
 from planner.show.presenters.row_tables import MOST_ROWS
 from planner.show.theme import shades
-from planner.ui.pages.headline import evidence
 from planner.ui.pages.page_of_file import read_page
+from planner.ui.pages.result_tables import evidence
 
 ANSWERS = ("train.json", "serve.json", "size.json", "sweep", "compare.json")
 EVERY = (*ANSWERS, "estimate.json", "explain.json", "plan.toml")

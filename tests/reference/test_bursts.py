@@ -12,13 +12,19 @@ import pytest
 from event_replica import Lengths, Replica
 
 import planner
-from planner.decide.trace_replay import LATENCIES, SHARES, ReplayLatencies, replay_trace
 from planner.errors import PlannerError
 from planner.estimators.inference.replica_simulation import Requests, StepCosts, replay
 from planner.formulas.queueing import arrival_noise, fifo_queueing_delays, mean_queueing_delay
 from planner.logs.traces import read_trace
 from planner.optimize.exhaustive import exhaustive_search
-from planner.show.presenters.load_check import replay_blocks, replay_result
+from planner.show.presenters.load_check import (
+    LATENCIES,
+    SHARES,
+    ReplayLatencies,
+    replay_blocks,
+    replay_result,
+    replay_trace,
+)
 from planner.specs.arrivals import LOADS, Arrivals
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
@@ -295,7 +301,7 @@ def test_why_a_replay_differs_is_said(
         predicted=seconds,
         replayed=seconds | {FIRST: dict.fromkeys((None, *SHARES), 0.5)},
     )
-    monkeypatch.setattr("planner.decide.trace_replay.replay_trace", lambda *_: found)
+    monkeypatch.setattr("planner.show.presenters.load_check.replay_trace", lambda *_: found)
     told = [
         str(block) for block in replay_blocks(replay_result(SimpleNamespace(request=None), None))
     ]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.trace_replay import replay_trace
 from planner.errors import PlannerError
 from planner.estimators.inference.replica_simulation import PrefixCache
 from planner.formulas.prefix_cache import cache_filled, earlier_uses, stack_distances
 from planner.logs.traces import Trace
 from planner.optimize.exhaustive import exhaustive_search
-from planner.specs.prefix_cache import HitRateCurve
+from planner.show.presenters.load_check import replay_trace
+from planner.specs.serving_workload import HitRateCurve
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
 from planner.workloads.serving.hit_rates import measured_hit_rates

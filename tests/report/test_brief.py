@@ -20,9 +20,8 @@ from planner.base.units import GIB
 from planner.optimize.result_columns import intervals
 from planner.show.presenters.alternatives import without_plan_lines
 from planner.show.presenters.format_results import format_result, label
-from planner.show.presenters.question_summary import question_lines
-from planner.show.presenters.search import recommended_pairs
-from planner.show.presenters.search_file import search_report
+from planner.show.presenters.infeasible import question_lines
+from planner.show.presenters.search import recommended_pairs, search_report
 
 QUESTIONS = {
     "train": ("--model", "llama-65b", "--gpus", "512"),

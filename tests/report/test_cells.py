@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rows import each
 
-from planner.show.presenters.row_files import csv_cell, join_columns, json_cell, texts
+from planner.show.presenters.row_tables import csv_cell, join_columns, json_cell, texts
 
 COLUMNS = {
     "floats": np.array([0.1, 1e300, -0.0, 0.0, 5e-324, 1 / 3, 1e16, math.nan, math.inf, 0.1]),

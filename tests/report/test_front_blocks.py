@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.show.presenters.pareto_front import FrontPoints, Points, block_lines, points_blocks
-from planner.show.presenters.search_file import search_report
+from planner.show.presenters.search import search_report
 from planner.show.terminal import terminal_text
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from planner import Request
-from planner.show.presenters.question_summary import omitted_lines
+from planner.show.presenters.infeasible import omitted_lines
 from planner.workloads.make_plan import make_plan
 
 _TEXT = {

@@ -8,7 +8,7 @@ import pytest
 from make_api_prices import FILE, compiled, keys_of, known_models, model_of, release_of
 from rows import each
 
-from planner.specs.api_price import COLUMNS
+from planner.specs.operating_terms import COLUMNS
 
 KNOWN = known_models()
 

@@ -7,7 +7,7 @@ import csv
 import make_procurement as script
 
 from planner.specs.catalogue import load_model
-from planner.sweeps.read_plan import read_plan
+from planner.sweeps.find_plan import read_plan
 
 
 def test_the_page_is_of_the_shipped_plan() -> None:

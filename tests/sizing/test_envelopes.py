@@ -10,7 +10,7 @@ import planner
 from planner.decide.sizing.budget import read_budget
 from planner.decide.sizing.budget_search import BudgetSearch
 from planner.errors import PlannerError, SearchSpaceError
-from planner.specs.api_price import api_prices
+from planner.specs.operating_terms import api_prices
 
 SERVICE = {
     "workload": "serve",

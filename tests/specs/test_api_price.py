@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
-from planner.specs.api_price import COLUMNS, api_prices, of_release, priced_models, read_api_prices
 from planner.specs.catalogue import names
+from planner.specs.operating_terms import (
+    COLUMNS,
+    api_prices,
+    of_release,
+    priced_models,
+    read_api_prices,
+)
 from planner.specs.spec_paths import api_price_files
 
 HEADER = "provider,model,input_usd_per_mtok,cached_input_usd_per_mtok,output_usd_per_mtok"

@@ -22,10 +22,10 @@ from typing import Any
 
 import planner.sweeps.run_sweep as run_module
 from planner.launch.write.write_launch import make_launch, save_launch
-from planner.show.presenters.row_files import row_files
+from planner.show.presenters.row_tables import row_files
 from planner.sweeps import sweep_folder
+from planner.sweeps.find_plan import make_sweep
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read_plan import make_sweep
 from planner.sweeps.run_sweep import Done, Run, run_sweep
 from planner.sweeps.scenario_batches import ScenarioBatch, parts_of, run_part
 from planner.workloads.build_request import make_request

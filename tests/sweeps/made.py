@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from planner.show.presenters.row_files import csv_cell
+from planner.show.presenters.row_tables import csv_cell
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.scenario_batches import parts_of
 

@@ -23,8 +23,8 @@ from planner.base.version import __version__
 from planner.errors import MissingDependencyError
 from planner.sweeps import dask_workers, sweep_folder
 from planner.sweeps.dask_workers import ClusterError, on_dask
+from planner.sweeps.find_plan import make_sweep
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read_plan import make_sweep
 from planner.sweeps.run_sweep import Done, Stopped, run_sweep
 from planner.sweeps.scenario_batches import ScenarioBatch
 

@@ -19,8 +19,8 @@ import pytest
 
 from planner.errors import OutputError
 from planner.sweeps import sweep_folder
+from planner.sweeps.find_plan import read_plan
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read_plan import read_plan
 from planner.sweeps.run_sweep import on_cores, run_sweep
 from planner.sweeps.scenario_batches import ScenarioBatch, is_complete_part
 from planner.sweeps.sweep_folder import Store

@@ -25,8 +25,8 @@ from planner.sweeps.columns import (
     measured_ends,
     only_column,
 )
+from planner.sweeps.find_plan import make_sweep
 from planner.sweeps.query import SweepQuery, query_blocks
-from planner.sweeps.read_plan import make_sweep
 from planner.sweeps.run_sweep import run_sweep
 from planner.sweeps.summary import CHOSEN_BY
 from planner.sweeps.sweep_folder import Sweep, front_across

@@ -11,8 +11,8 @@ import pytest
 
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.catalogue import names
+from planner.sweeps.find_plan import make_sweep, read_plan
 from planner.sweeps.plan import MAX_SCENARIOS, SweepPlan
-from planner.sweeps.read_plan import make_sweep, read_plan
 
 TABLE = {
     "model": ["llama-7b", "llama-13b"],

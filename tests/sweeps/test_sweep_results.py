@@ -18,8 +18,8 @@ from planner.errors import OutputError
 from planner.optimize.exhaustive import StopSearch
 from planner.optimize.pareto import front_of_many
 from planner.optimize.result_columns import full_columns
+from planner.sweeps.find_plan import make_sweep
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read_plan import make_sweep
 from planner.sweeps.run_sweep import Stopped, in_this_process, on_cores, run_sweep
 from planner.sweeps.scenario_batches import joint_kind, parts_of, run_scenarios
 from planner.sweeps.sweep_folder import front_across

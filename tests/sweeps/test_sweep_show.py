@@ -13,7 +13,7 @@ from made import COUNTS, GPUS, plan_of, row_of, rows_of, write
 from planner.errors import SearchSpaceError
 from planner.sweeps.columns import check_columns
 from planner.sweeps.differences import compare
-from planner.sweeps.select import parse_order, select_scenarios
+from planner.sweeps.query import parse_order, select_scenarios
 from planner.sweeps.sweep_folder import Sweep, cell_value
 
 SPOTS = [*product(GPUS, COUNTS)]

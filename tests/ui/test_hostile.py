@@ -107,8 +107,8 @@ def test_a_table_of_the_server_has_no_formula():
 @each("formula", FORMULAS)
 def test_a_name_of_a_sweep_is_no_formula(formula):
     """Own specs have any name, and scenarios tell it."""
-    from planner.show.presenters.row_files import csv_cell, plain_cell
-    from planner.sweeps.sweep_tables import _cells
+    from planner.show.presenters.row_tables import csv_cell, plain_cell
+    from planner.sweeps.run_sweep import _cells
 
     cells = [csv_cell(formula), plain_cell(formula), *_cells([formula], "text")]
     for cell in cells:

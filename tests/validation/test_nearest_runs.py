@@ -11,8 +11,8 @@ import pytest
 
 from planner.__main__ import run
 from planner.specs.catalogue import Catalogue
-from planner.validation import nearest_runs as module
-from planner.validation.nearest_runs import nearest_runs
+from planner.validation import validated_runs as module
+from planner.validation.validated_runs import nearest_runs
 
 CELLS = {
     "model": "meta-llama/Llama-3.1-70B", "gpu": "h100-sxm-80gb", "mode": "agg",

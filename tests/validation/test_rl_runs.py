@@ -7,7 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-from planner.show.presenters.rl_details import ASYNC_ACCURACY_NOTE
+from planner.show.presenters.training_details import ASYNC_ACCURACY_NOTE
 from planner.validation.accuracy import (
     RL_PHASES,
     RL_STEP,

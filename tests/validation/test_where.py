@@ -7,8 +7,8 @@ from sample_runs import row
 import planner
 from planner.errors import SearchSpaceError
 from planner.validation.run_tables import read_runs
-from planner.validation.select_runs import DERIVED, select_runs
 from planner.validation.spec_library import Library
+from planner.validation.validated_runs import DERIVED, select_runs
 
 DENSE = {"num_experts": "", "num_experts_per_tok": "", "moe_intermediate_size": ""}
 MIXTURE = {"num_experts": "8", "num_experts_per_tok": "2", "moe_intermediate_size": "4096"}

@@ -13,7 +13,7 @@ import pytest
 import planner
 from planner.errors import PlannerError
 from planner.launch.read.read_launch import read_launch
-from planner.workloads.serving.timed_steps import inference_steps
+from planner.workloads.serving.wording import inference_steps
 
 ASKED: dict[str, Any] = {
     "workload": "serve",

@@ -9,7 +9,7 @@ from planner import estimate
 from planner.errors import SearchSpaceError
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
-from planner.workloads.network import with_network
+from planner.workloads.priced_hardware import with_network
 
 _GBIT = 1e9 / 8
 _WORDS = [  # words, Gbit/s of each of 8 GPUs of a node, GPUs that share a port

@@ -13,14 +13,13 @@ from planner.__main__ import run
 from planner.configurations.possible_parts import split_mesh
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.terms import terms_of
-from planner.show.presenters.plots.stacked_bars import part_bars
+from planner.show.presenters.plots.charts import part_bars
 from planner.specs.catalogue import Catalogue
 from planner.ui.pages.result_tables import breakdowns
 from planner.workloads.assumptions import PlanNotes
 from planner.workloads.make_plan import make_plan
-from planner.workloads.rl.question import make_rl_question
-from planner.workloads.rl.results import RlRuns, splits
-from planner.workloads.rl.wording import layout, plan_words
+from planner.workloads.rl.results import RlRuns, layout, plan_words, splits
+from planner.workloads.rl.space import make_rl_question
 from planner.workloads.rl.workload import RL
 
 ASKED = {

@@ -17,7 +17,7 @@ from planner.optimize.collector import value_or_none
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary
-from planner.specs.rollouts import RlWorkload
+from planner.specs.training_workload import RlWorkload
 from planner.specs.validated import replace_unvalidated
 from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.registry import workload_of

@@ -29,7 +29,7 @@ from planner.optimize.source import Candidates
 from planner.optimize.tie_breaking import MAX_TIE_FACTOR
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
-from planner.specs.rollouts import RlWorkload
+from planner.specs.training_workload import RlWorkload
 from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.priced_hardware import LARGEST_OF_ALL, gpu_counts, powers_of_two_counts
 from planner.workloads.serving.results import DISAGGREGATED

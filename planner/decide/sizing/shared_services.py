@@ -29,10 +29,9 @@ from planner.decide.sizing.budget import Budget
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH, HourlyPrices
 from planner.decide.sizing.day_search import cheapest_contracts
 from planner.decide.sizing.fleet import FeasiblePlan
-from planner.decide.sizing.job_plans import JobPlan, job_plans
 from planner.decide.sizing.load_profile import HOURS
 from planner.decide.sizing.purchase import UNCHANGED, PriceChange
-from planner.decide.sizing.services import Job, Service
+from planner.decide.sizing.services import Job, JobPlan, Service, job_plans
 from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
 from planner.decide.sizing.size_all import (
     Progress,

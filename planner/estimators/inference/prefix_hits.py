@@ -16,7 +16,7 @@ from planner.estimators.inference.continuous_batching import new_tokens, prompt_
 from planner.estimators.inference.engine_step import step_time
 from planner.estimators.inference.serving_memory import ServingMemory
 from planner.formulas.queueing import mean_residual
-from planner.specs.prefix_cache import HitRateCurve
+from planner.specs.serving_workload import HitRateCurve
 
 
 @record(kw_only=True)

@@ -18,9 +18,13 @@ from planner.formulas.rollout import answer_lengths
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
-from planner.specs.rollouts import RlWorkload, RolloutProfile
 from planner.specs.serving_workload import ServingWorkload
-from planner.specs.training_workload import AdapterSetup, TrainingWorkload
+from planner.specs.training_workload import (
+    AdapterSetup,
+    RlWorkload,
+    RolloutProfile,
+    TrainingWorkload,
+)
 
 
 @record(kw_only=True)

@@ -20,7 +20,7 @@ from planner.estimators.training.flops import adapter_parameter_count
 from planner.formulas.rollout import balanced_training_share, weight_sync_time
 from planner.layers.model import count_parameters
 from planner.specs.quantization import FORMATS
-from planner.specs.rollouts import transfers
+from planner.specs.training_workload import transfers
 
 _BUCKET = 2 * 2**30
 """Bytes that are gathered at once to be handed to the engine: verl's bucket of 2 GB."""

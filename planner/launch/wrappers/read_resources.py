@@ -14,8 +14,14 @@ from planner.documents.shell.edits import ParsedOption, Span
 from planner.launch.option_table import shipped_rows
 from planner.launch.read.parsed_launch import JobResources
 from planner.specs.file_cache import cache_by_files
-from planner.specs.gpu_names import CloudInstance, cloud_instances, named_gpu
-from planner.specs.spec_paths import SpecKind, gpus_by_name, names
+from planner.specs.spec_paths import (
+    CloudInstance,
+    SpecKind,
+    cloud_instances,
+    gpus_by_name,
+    named_gpu,
+    names,
+)
 
 _COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
 _GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\b")

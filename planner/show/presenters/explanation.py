@@ -36,6 +36,7 @@ from planner.show.output_blocks import (
     Title,
     fit_table,
     make_lines,
+    save_blocks,
     text_table,
 )
 from planner.show.presenters.format_results import (
@@ -46,18 +47,15 @@ from planner.show.presenters.format_results import (
     share,
     short_plan,
 )
-from planner.show.presenters.infeasible import infeasible_message, infeasible_reason
+from planner.show.presenters.infeasible import infeasible_message, infeasible_reason, question_title
 from planner.show.presenters.json_files import command_manifest, plan_manifest
 from planner.show.presenters.load_check import load_line
 from planner.show.presenters.pareto_front import plan_objective_column
-from planner.show.presenters.plan_summary import log_line
+from planner.show.presenters.plan_report import format_verdict, log_line
 from planner.show.presenters.prices import charged_in_full_line
-from planner.show.presenters.question_summary import question_title
-from planner.show.presenters.row_files import RowFiles, blocks
+from planner.show.presenters.row_tables import RowFiles, blocks
 from planner.show.presenters.uncertainty import format_column_range, other_formats
-from planner.show.presenters.verdict import format_verdict
 from planner.show.reports import ExplanationReport, made_report
-from planner.show.saved_blocks import save_blocks
 from planner.workloads.make_plan import evaluate, make_single_plan, result_of
 
 _SHORTEST = 5

@@ -15,9 +15,9 @@ from planner.decide.assumptions import sensitive_assumptions
 from planner.optimize.problem import limit_rows, with_rate_limit
 from planner.optimize.source import Candidates
 from planner.question.request import Request
+from planner.show.presenters.infeasible import question_lines
 from planner.show.presenters.load_check import load_line
-from planner.show.presenters.question_summary import question_lines
-from planner.show.presenters.row_files import RowFiles, plain_value, result_blocks
+from planner.show.presenters.row_tables import RowFiles, plain_value, result_blocks
 from planner.show.presenters.workload_details import details_of
 from planner.workloads.make_plan import Plan
 from planner.workloads.saved_plan import SavedPlan, single_answers

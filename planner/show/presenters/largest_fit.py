@@ -21,6 +21,7 @@ from planner.show.output_blocks import (
     Column,
     fit_table,
     make_lines,
+    save_blocks,
     text_table,
 )
 from planner.show.presenters.format_results import (
@@ -29,13 +30,11 @@ from planner.show.presenters.format_results import (
     label,
     short_plan,
 )
+from planner.show.presenters.infeasible import question_title
 from planner.show.presenters.json_files import plan_manifest
-from planner.show.presenters.plan_summary import is_predicted
-from planner.show.presenters.question_summary import question_title
-from planner.show.presenters.row_files import RowFiles
+from planner.show.presenters.plan_report import format_peak, is_predicted
+from planner.show.presenters.row_tables import RowFiles
 from planner.show.presenters.uncertainty import format_fit
-from planner.show.presenters.verdict import format_peak
-from planner.show.saved_blocks import save_blocks
 from planner.specs.serving_workload import ServingWorkload
 from planner.specs.validated import replace_unvalidated
 from planner.workloads.make_plan import Plan

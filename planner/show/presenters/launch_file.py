@@ -46,7 +46,7 @@ from planner.show.presenters.format_results import (
     label,
     share,
 )
-from planner.show.presenters.plan_summary import lost_line
+from planner.show.presenters.plan_report import lost_line
 from planner.show.presenters.search import estimate_command
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Evaluation

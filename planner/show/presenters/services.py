@@ -43,7 +43,7 @@ from planner.show.presenters.format_results import (
 )
 from planner.show.presenters.json_files import question_manifest
 from planner.show.presenters.purchase import recommendation_lines
-from planner.show.presenters.row_files import RowFiles, blocks
+from planner.show.presenters.row_tables import RowFiles, blocks
 from planner.show.presenters.size_screen import AT_90, PREDICTED, gpu_count_columns
 from planner.show.reports import SizeReport, written_report
 from planner.workloads.registry import workload_of

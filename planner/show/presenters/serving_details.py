@@ -48,8 +48,8 @@ from planner.specs.serving_workload import ServingWorkload
 from planner.workloads.make_plan import Plan
 from planner.workloads.serving.replicas import Replicas
 from planner.workloads.serving.results import Deployments, TokenGeneration
-from planner.workloads.serving.static_batches import Batches
-from planner.workloads.serving.timed_steps import decode_step, inference_steps
+from planner.workloads.serving.space import Batches
+from planner.workloads.serving.wording import decode_step, inference_steps
 from planner.workloads.workload import Evaluation
 
 _SHARES = (0.5, 0.9, 0.99)

@@ -36,13 +36,6 @@ from planner.show.output_blocks import (  # fmt: skip
     fit_table,
     make_lines,
 )
-from planner.show.presenters.day_schedules import (
-    day_lines,
-    day_row,
-    days_blocks,
-    days_table,
-    scaled_rows,
-)
 from planner.show.presenters.format_results import (
     ends_in,
     format_result,
@@ -55,14 +48,15 @@ from planner.show.presenters.format_results import (
     workload_of_row,
 )
 from planner.show.presenters.json_files import question_manifest
-from planner.show.presenters.margins import (
-    format_constraint,
-    format_margin,
-    limit_name,
-    relaxed_lines,
-)
 from planner.show.presenters.prices import basis_line, terms_lines, token_cost_line
-from planner.show.presenters.row_files import RowFiles, blocks
+from planner.show.presenters.purchase import (
+    day_lines,
+    day_row,
+    days_blocks,
+    days_table,
+    scaled_rows,
+)
+from planner.show.presenters.row_tables import RowFiles, blocks
 from planner.show.presenters.services import (
     MOST_TOKENS,
     PER_MEGAWATT,
@@ -80,7 +74,11 @@ from planner.show.presenters.size_screen import (
     PREDICTED,
     assumed_lines,
     decision_lines,
+    format_constraint,
+    format_margin,
+    limit_name,
     printed_cost_key,
+    relaxed_lines,
     screen_table,
 )
 from planner.show.presenters.uncertainty import format_regret, other_formats

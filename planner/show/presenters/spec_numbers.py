@@ -25,13 +25,12 @@ from planner.show.output_blocks import (
     make_lines,
     text_table,
 )
-from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import DEFAULT, GpuSpec, with_defaults
 from planner.specs.model import ModelSpec
-from planner.specs.operating_terms import ReliabilitySpec, reliability_table
+from planner.specs.operating_terms import ReliabilitySpec, read_api_prices, reliability_table
 from planner.specs.power import POWER, REGIONS, read_power, read_regions
 from planner.specs.price import (
     ASSUMED,

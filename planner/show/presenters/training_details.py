@@ -1,15 +1,20 @@
-"""Full report of a training run: memory, time, cost and operators."""
+"""Full report of a training run or of steps of reinforcement learning."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from planner.base import formatting
-from planner.base.csv_cells import Row
+from planner.base.csv_cells import Row, number_of_row
+from planner.base.software_enums import Placement
 from planner.base.training_aliases import TrainingObjective
 from planner.base.units import GIB, TERA
-from planner.estimators.timeline.step_timelines import training_timeline
+from planner.configurations.rl_configurations import RlConfigurations
+from planner.estimators.rl.rl_step import MEMORY_PHASES, PHASES
+from planner.estimators.timeline.step_timelines import rl_timeline, training_timeline
 from planner.estimators.training.step_time import TIME_PARTS, StepTime
 from planner.estimators.training.training_estimate import Estimate
 from planner.show.output_blocks import (
@@ -34,6 +39,7 @@ from planner.show.presenters.format_results import (
 from planner.show.presenters.prices import commitment_lines, format_price
 from planner.show.presenters.workload_details import OTHERS, Details, by_module, uncertainty_blocks
 from planner.workloads.make_plan import Plan
+from planner.workloads.rl.results import RlRuns
 from planner.workloads.training.results import TrainingRuns
 from planner.workloads.workload import Evaluation
 
@@ -233,3 +239,196 @@ def _times_table(title: str, rows: Sequence[Row], total: float) -> Table:
 
 def _milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:,.2f}" if seconds else "-"
+
+
+ASYNC_ACCURACY_NOTE = (
+    "The gain of async over colocated is predicted within 13 % of published pairs; smaller "
+    "differences are tied. A rule of thumb is within 18 %: 10 % more per GPU on the same number of "
+    "GPUs, 10 % less on more GPUs."
+)
+_LEAST = 0.05
+"""Smallest part of the memory that is shown, in GiB."""
+OLDER = (
+    "Answers come from older weights than those that they train. planner does not predict the "
+    "effect on learning (AReaL, arXiv:2505.24298: within a point up to 4 to 8 steps with a "
+    "decoupled loss)."
+)
+
+
+def _rl_memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
+    """Yield memory by phase, time, speed, uncertainty and the cost of the run."""
+    total = first(runs.step_time)
+    time = parts_table("s", runs.step.shown_times(), "step", total, total, digits=1)
+    yield SideBySide(tables={"Memory by phase": _memory(runs), "Time of a step": time})
+    yield make_lines(_fullest(runs), *_balance(runs))
+    yield Title(text="Speed")
+    yield KeyValues(pairs=_rl_speed(runs))
+    yield from uncertainty_blocks(plan, runs)
+    yield from _run(runs)
+
+
+def _memory(runs: RlRuns) -> Table:
+    """Return a table of the fullest GPU's memory [GiB] by RL phase, and by side if separate."""
+    step, has_separate_gpus = runs.step, not bool(first(runs.configurations.colocated))
+    sides = {"generate": "rollout", "update": "trainer"} if has_separate_gpus else {}
+    sizes = [
+        (f"{sides.get(name, '')} {name}".strip().replace("_", " "), first(size), capacity)
+        for name, size, capacity in zip(
+            MEMORY_PHASES, step.phase_memory, step.capacities, strict=True
+        )
+    ]
+    peak, capacity = first(step.peak_memory), first(step.capacity)
+    sizes += [("peak", peak, capacity), ("capacity", capacity, capacity)]
+    rows = [
+        (name, f"{size / GIB:,.1f}", f"{100 * size / room:.1f}")
+        for name, size, room in sizes
+        if size
+    ]
+    if host := first(runs.host_memory):
+        rows.append(("in host memory", f"{host / GIB:,.1f}", ""))
+    return text_table(("phase", "GiB", "%"), rows)
+
+
+def _fullest(runs: RlRuns) -> str:
+    """Return a sentence on the parts of memory in the phase that needs the most memory."""
+    phase = MEMORY_PHASES[int(first(runs.fullest_phase))].replace("_", " ")
+    sizes = sorted(_memory_parts(runs)[phase].items(), key=lambda item: -item[1])
+    texts = [f"{name.replace('_', ' ')} {size:,.1f}" for name, size in sizes if size >= _LEAST]
+    return f"Fullest in the phase {phase}: {', '.join(texts)} GiB."
+
+
+def _balance(runs: RlRuns) -> list[str]:
+    """Return sentences on whether rollout or training limits the step, and on idle time."""
+    step, c = runs.step, runs.configurations
+    side = "rollout" if first(step.rollout_is_longer) else "the trainer"
+    texts = [
+        f"{side.capitalize()} is the bottleneck by "
+        f"{formatting.format_percent(first(step.imbalance))}"
+    ]
+    has_separate_gpus = not bool(first(c.colocated))
+    if has_separate_gpus:
+        total = first(c.num_gpus - c.other_gpus)
+        trains = min(max(round(first(step.balanced_train_gpus)), 1), total - 1)
+        if bool(first(step.overlaps)):
+            texts.append(f"{trains:,.0f}:{total - trains:,.0f} would balance")
+        texts.append(_fastest(runs, total))
+    idle = first(runs.lanes_idle)
+    if idle > 0:
+        texts.append(
+            f"{formatting.format_percent(idle)} of the places of the engine's steps are idle"
+        )
+    lines = [f"{'; '.join(texts)}."]
+    if has_separate_gpus and not bool(first(step.overlaps)):
+        lines.append(_turns(runs))
+    if has_separate_gpus:
+        lines.append(ASYNC_ACCURACY_NOTE)
+    if bool(first(step.overlaps)) or first(c.staleness) > 0:
+        lines.append(OLDER)
+    return lines
+
+
+def _fastest(runs: RlRuns, total: float) -> str:
+    """Return the fastest split of the GPUs into trainer and rollout, in nodes if several."""
+    trains, seconds = runs.fastest_split()
+    step_time = first(runs.step_time)
+    has_several_nodes = total > runs.source.inputs.machine.cluster.gpus_per_node
+    split = "split in whole nodes" if has_several_nodes else "split"
+    if seconds >= step_time:
+        return f"no other {split} is faster"
+    gain = formatting.format_percent(1 - seconds / step_time)
+    return f"{trains:,.0f}:{total - trains:,.0f} is the fastest {split}, its step {gain} shorter"
+
+
+def _turns(runs: RlRuns) -> str:
+    """Return a sentence that trainer and rollout alternate, and the step time with overlap."""
+    placements = runs.source.inputs.rollouts.placements
+    text = "Both sides take turns, each idle while the other works"
+    other = next((name for name in ("async", "one_step_off") if name in placements), None)
+    if other is None:
+        return f"{text}."
+    code = RlConfigurations.cast("placement", Placement[other.upper()])
+    seconds = formatting.format_duration(
+        first(runs.otherwise(placement=code, staleness=np.ones(1)).step_time)
+    )
+    return f"{text}: {other} with staleness 1 takes {seconds}."
+
+
+def _rl_speed(runs: RlRuns) -> dict[str, str]:
+    """Return the speed of the first configuration as text by name: times, rates, idle shares."""
+    work, hidden = runs.source.inputs.workload, ("generate", "update")
+    rollout = runs.step.rollout
+    times = {name: first(runs.step.times[name]) for name in PHASES}
+    tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
+    return {
+        "step time": formatting.format_duration(first(runs.step_time)),
+        "samples/s": (
+            f"{formatting.format_significant(first(runs.samples_per_s))} ({work.samples:,} a step)"
+        ),
+        "tokens/s": (
+            f"{formatting.format_count(tokens)} "
+            f"({formatting.format_significant(tokens / num_gpus)} per GPU), "
+            "prompts included"
+        ),
+        **{name: formatting.format_duration(times[name]) for name in hidden},
+        "places": f"{formatting.format_count(first(rollout.places))} answers at once in each of "
+        f"{formatting.format_parameter(first(runs.configurations.replicas))} engines, which "
+        "use "
+        f"{formatting.format_percent(first(rollout.configurations.gpu_memory_utilization))} of "
+        "the memory",
+        "idle": f"trainer {formatting.format_percent(first(runs.trainer_idle))}, "
+        f"rollout {formatting.format_percent(first(runs.rollout_idle))} of the step",
+    }
+
+
+def _run(runs: RlRuns) -> Iterator[Block]:
+    """Yield time, GPU-hours and cost of all steps of the run."""
+    site, work = runs.source.site, runs.source.inputs.workload
+    yield Title(text=f"A run of {work.steps:,} steps")
+    pairs = {
+        "time to train": formatting.format_duration(first(runs.time_to_train)),
+        "GPU-hours": format_gpu_hours(number_of_row(runs.row, "gpu_hours")),
+        "calendar time": f"{formatting.format_duration(first(runs.calendar_time))}, failures as "
+        f"{site.reliability.name}",
+        **campaign_pairs(runs.row),
+        "cost": "price unknown: give --price",
+    }
+    sites = runs.source.sites
+    if not any(math.isnan(each.price) for each in sites):
+        hourly = [
+            f"{format_price({**each.columns, **each.grounds})} per GPU-hour{of}, {each.contract}"
+            for each, of in zip(
+                sites,
+                [""] if len(sites) == 1 else [f" of {gpu}" for gpu in runs.source.gpus],
+                strict=True,
+            )
+        ]
+        pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {' and '.join(hourly)}"
+        million = formatting.format_usd(
+            number_of_row(runs.row, "cost_per_million_trained_tokens_usd")
+        )
+        pairs["cost/Mtok"] = f"{million} per million trained tokens"
+    yield KeyValues(pairs=pairs)
+    yield make_lines(*commitment_lines({**runs.row, **site.columns, **site.grounds}))
+
+
+def _memory_parts(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
+    """Return the GiB of each memory part in each RL phase."""
+    phases = zip(MEMORY_PHASES, runs.step.memory_parts, strict=True)
+    parts_by_phase = {
+        phase.replace("_", " "): {name: first(size) / GIB for name, size in parts.items()}
+        for phase, parts in phases
+    }
+    return {phase: parts for phase, parts in parts_by_phase.items() if any(parts.values())}
+
+
+RL = Details(
+    memory_and_speed=_rl_memory_and_speed,
+    more=lambda *_: (),
+    operators=lambda evaluation: [
+        {"phase": name, "time_s": seconds}
+        for name, seconds in evaluation.estimate.shown_times().items()
+    ],
+    times=lambda runs: {"step": runs.step.shown_times()},
+    timelines=lambda runs: [rl_timeline(runs.step)],
+    memory=_memory_parts,
+)

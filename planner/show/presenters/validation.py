@@ -1,11 +1,11 @@
-"""Tables of a validation: errors, verdicts, and the file of predictions."""
+"""Tables of a validation: errors, verdicts, the file of predictions, and the answer in Python."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +15,13 @@ from planner.base.atomic_write import write_atomically
 from planner.base.enums import TemplateKind
 from planner.base.formatting import format_count
 from planner.base.read_files import read_csv
+from planner.base.records import record
 from planner.confidence.intervals import LEVEL
 from planner.errors import CalibrationError
 from planner.logs.log_reader import OUT_OF_MEMORY
 from planner.show.output_blocks import GAP, Block, KeyValues, Title, make_lines, text_table
-from planner.show.presenters.row_files import csv_cell, plain_cell, texts
+from planner.show.presenters.row_tables import csv_cell, plain_cell, texts
+from planner.show.results import Displayable
 from planner.show.theme import axis_label
 from planner.validation.accuracy import (
     UNKNOWN,
@@ -46,8 +48,11 @@ from planner.validation.run_tables import (
     schema_of,
     template,
 )
+from planner.validation.validated_runs import ValidatedRuns
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from planner.validation.fit_parameters import Fit
     from planner.validation.fit_parameters import FitErrors as Fitted
 
@@ -458,3 +463,22 @@ def _error_pairs(errors: Fitted, folds: int) -> dict[str, str]:
     if folds >= 2:
         pairs["fitted, on runs left out"] = f"{100 * errors.left_out:.1f} % ({folds} folds)"
     return pairs
+
+
+@record(kw_only=True, repr=False)
+class ValidateAnswer(Displayable, ValidatedRuns):
+    """Result of `planner.validate_runs`; tables of errors in notebooks."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self.runs)} validated runs>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """The runs as a pandas frame of texts: columns of the tables, and of the predictions."""
+        import pandas as pd
+
+        rows = [cells for table in self.tables for cells in prediction_rows(*table)]
+        return pd.DataFrame(rows, columns=prediction_columns(self.tables)).fillna("")
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        for table, rows in self.tables:
+            yield from validation_blocks(kind_of(table), rows)

@@ -50,7 +50,7 @@ _OF = {
     "train": ("planner.show.presenters.training_details", "TRAINING"),
     "inference": ("planner.show.presenters.serving_details", "BATCHES"),
     "serve": ("planner.show.presenters.serving_details", "DEPLOYMENTS"),
-    "rl": ("planner.show.presenters.rl_details", "RL"),
+    "rl": ("planner.show.presenters.training_details", "RL"),
 }
 
 

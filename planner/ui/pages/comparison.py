@@ -43,7 +43,6 @@ from planner.show.presenters.comparison import (
     settings_table,
     spec_numbers_blocks,
 )
-from planner.show.presenters.day_schedules import HOURLY, days_blocks, hour_columns
 from planner.show.presenters.format_results import (
     common_scale,
     format_result,
@@ -53,7 +52,10 @@ from planner.show.presenters.format_results import (
     number_of,
 )
 from planner.show.presenters.purchase import (
+    HOURLY,
+    days_blocks,
     decision_sections,
+    hour_columns,
     options_chart,
     priced_rows,
     prices_section,
@@ -90,24 +92,22 @@ from planner.show.reports import (
     SpecsReport,
 )
 from planner.specs.catalogue import Catalogue
-from planner.ui.pages.headline import (
-    ends_of_row,
-    evidence,
-    figures,
-    format_price,
-    headline,
-    hints,
-    ranking,
-    verb,
-    with_glossary,
-)
 from planner.ui.pages.result_tables import (
     MOST_BARS,
     assumptions,
     breakdowns,
+    ends_of_row,
+    evidence,
+    figures,
+    format_price,
     front_chart,
+    headline,
+    hints,
     manifest_section,
+    ranking,
     specs_of_rows,
+    verb,
+    with_glossary,
 )
 from planner.workloads.workload import Workload
 

@@ -65,13 +65,18 @@ from planner.sweeps.summary_blocks import (
     proven_lines,
 )
 from planner.sweeps.sweep_folder import Sweep
-from planner.ui.pages.headline import evidence, figures, headline, hints, ranking, with_glossary
 from planner.ui.pages.result_tables import (
     assumptions,
     breakdowns,
+    evidence,
+    figures,
     front_chart,
+    headline,
+    hints,
     manifest_section,
+    ranking,
     specs_of_rows,
+    with_glossary,
 )
 from planner.workloads.registry import workload_of
 from planner.workloads.workload import Workload

@@ -8,16 +8,22 @@ from planner.configurations.configuration_tables import DEGREES
 from planner.estimators.ideal_hardware import ideal_framework
 from planner.optimize.source import Source
 from planner.question.terms import terms_about, terms_of
-from planner.workloads.rl.question import ADAPTER_FIELDS, SINGLE, make_rl_question
-from planner.workloads.rl.results import RlSource
-from planner.workloads.rl.space import RL_ONLY_PARAMETERS, rl_sources, trains_on_answers
-from planner.workloads.rl.timed_steps import rl_steps
-from planner.workloads.rl.wording import (
+from planner.workloads.rl.results import (
     ENGINE_DEGREES,
+    RlSource,
     format_broken_rule,
     layout,
     plan_words,
     question_lines,
+    rl_steps,
+)
+from planner.workloads.rl.space import (
+    ADAPTER_FIELDS,
+    RL_ONLY_PARAMETERS,
+    SINGLE,
+    make_rl_question,
+    rl_sources,
+    trains_on_answers,
 )
 from planner.workloads.training.question import (
     adapter_answers,

@@ -20,8 +20,7 @@ from planner.formulas.prefix_cache import (
 )
 from planner.logs.traces import Trace
 from planner.question.request import Request
-from planner.specs.prefix_cache import CACHES, HitRateCurve
-from planner.specs.serving_workload import ServingWorkload
+from planner.specs.serving_workload import CACHES, HitRateCurve, ServingWorkload
 from planner.workloads.serving.traffic import file_state, trace_of
 
 ROUND_ROBIN, RANDOM, CACHE_AWARE = "round_robin", "random", "cache_aware"

@@ -52,8 +52,8 @@ from planner.workloads.prediction_confidence import (
     serving_memory_errors,
     with_energy,
 )
-from planner.workloads.quantity import Quantity
 from planner.workloads.workload import (
+    Quantity,
     counts,
     floats,
     format_parameter_column,

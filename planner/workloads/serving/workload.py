@@ -16,24 +16,27 @@ from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.image_inputs import image_answers
-from planner.workloads.serving.assumptions import assumed_for_batches, open_serving
-from planner.workloads.serving.checkpoints import on_gpus, weights_note
 from planner.workloads.serving.max_concurrency import LARGEST_BATCH, max_concurrency
 from planner.workloads.serving.prefill_decode_pools import PrefillDecodeSource
 from planner.workloads.serving.question import (
     SINGLE,
     make_serving_question,
 )
-from planner.workloads.serving.single import evaluate_serving_once
+from planner.workloads.serving.single import evaluate_serving_once, on_gpus, weights_note
 from planner.workloads.serving.space import (
     batch_sources,
+    evaluate_batch_once,
     formats_to_choose,
     parse_modes,
     serving_sources,
 )
-from planner.workloads.serving.static_batches import evaluate_batch_once
-from planner.workloads.serving.timed_steps import serving_steps
-from planner.workloads.serving.wording import BATCH_WORDS, SERVING_WORDS
+from planner.workloads.serving.wording import (
+    BATCH_WORDS,
+    SERVING_WORDS,
+    assumed_for_batches,
+    open_serving,
+    serving_steps,
+)
 from planner.workloads.workload import (
     Workload,
     WorkloadQuestion,

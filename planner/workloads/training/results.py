@@ -44,8 +44,7 @@ from planner.workloads.prediction_confidence import (
     training_share,
     with_energy,
 )
-from planner.workloads.quantity import Quantity
-from planner.workloads.workload import format_parameter_column, repeated, term_columns
+from planner.workloads.workload import Quantity, format_parameter_column, repeated, term_columns
 
 FEWEST_TOKENS = 4096
 """Tokens of a sequence on a rank below which context parallelism counts as unusual."""

@@ -34,22 +34,24 @@ from planner.workloads.training.question import (
     objective_answers,
     sample_answers,
 )
-from planner.workloads.training.software_choices import (
+from planner.workloads.training.space import (
     IN_CHUNKS,
     UNDER_PADDING,
     WITHOUT_PADDING,
     alternative_software,
     may_pad,
     software_default_notes,
+    source_defaults,
+    training_inputs,
+    training_sources,
 )
-from planner.workloads.training.space import source_defaults, training_inputs, training_sources
-from planner.workloads.training.timed_steps import training_steps
 from planner.workloads.training.wording import (
     format_broken_options,
     format_short,
     position_warnings,
     question_lines,
     results,
+    training_steps,
 )
 from planner.workloads.workload import (
     ResultWording,

@@ -18,6 +18,7 @@ from planner.decide.explain.step_breakdown import explain_steps
 from planner.errors import SearchSpaceError
 from planner.show.presenters.pareto_front import front_points
 from planner.show.presenters.plots import picture as shown_pictures
+from planner.show.presenters.plots.charts import compared_quantities, kernels_of, part_bars
 from planner.show.presenters.plots.curves import (
     Curve,
     Curves,
@@ -27,10 +28,7 @@ from planner.show.presenters.plots.curves import (
     size_title,
 )
 from planner.show.presenters.plots.picture import Picture, decades, draw
-from planner.show.presenters.plots.predicted_measured import compared_quantities
-from planner.show.presenters.plots.roofline import kernels_of
-from planner.show.presenters.plots.stacked_bars import part_bars
-from planner.show.presenters.search_file import search_report
+from planner.show.presenters.search import search_report
 from planner.show.presenters.workload_details import details_of
 from planner.show.theme import DARK, LIGHT, THEMES
 from planner.specs.catalogue import Catalogue
@@ -77,12 +75,9 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
             figures.append(drawn.figure)
 
     for module in (
-        "stacked_bars",
+        "charts",
         "curves",
-        "traffic",
-        "predicted_measured",
         "timeline",
-        "roofline",
     ):
         monkeypatch.setattr(f"planner.show.presenters.plots.{module}.drawing", kept)
 

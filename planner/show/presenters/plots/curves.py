@@ -22,10 +22,10 @@ from planner.optimize.result_columns import ends_of
 from planner.optimize.source import Candidates
 from planner.question.terms import glossary
 from planner.show.presenters.format_results import label
+from planner.show.presenters.infeasible import question_title
 from planner.show.presenters.pareto_front import FrontPoints, Points, front_points
 from planner.show.presenters.plots.picture import Canvas, Picture, decades, drawing, log_where_wide
-from planner.show.presenters.question_summary import question_title
-from planner.show.presenters.search_file import search_report
+from planner.show.presenters.search import search_report
 from planner.show.presenters.serving_details import LATENCIES, latency_distribution
 from planner.show.presenters.sizes import best_lines, question_lines
 from planner.show.theme import axis_label, blend, readable_on, shades

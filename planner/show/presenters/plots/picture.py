@@ -32,15 +32,15 @@ LEAST_WIDTH, MOST_WIDTH = 320, 8000
 _NARROW = 640
 _DRAWN_BY: Mapping[str, str] = {
     "front": "curves.draw_front",
-    "parts": "stacked_bars.draw_parts",
-    "roofline": "roofline.draw_roofline",
+    "parts": "charts.draw_parts",
+    "roofline": "charts.draw_roofline",
     "timeline": "timeline.draw_timelines",
     "cost": "curves.draw_curves",
-    "day": "traffic.draw_day",
+    "day": "charts.draw_day",
     "matrix": "curves.draw_matrix",
-    "predicted": "predicted_measured.draw_predicted",
+    "predicted": "charts.draw_predicted",
     "latency": "curves.draw_latencies",
-    "reuse": "traffic.draw_reuse",
+    "reuse": "charts.draw_reuse",
 }
 
 

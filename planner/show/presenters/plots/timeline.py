@@ -27,8 +27,8 @@ from planner.estimators.timeline.pipeline_schedule import (
 from planner.optimize.source import Candidates
 from planner.question.names import CONTEXT_PARALLEL, EXPERT_PARALLEL, TENSOR_PARALLEL
 from planner.show.presenters.format_results import short_plan
+from planner.show.presenters.infeasible import question_title
 from planner.show.presenters.plots.picture import Canvas, Picture, draw, drawing, read_width
-from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.workload_details import details_of
 from planner.show.theme import DARK, LIGHT, Theme, blend, part_label, readable_on
 from planner.workloads.make_plan import Plan
