@@ -93,6 +93,10 @@ class Interval:
         return sum(map(bool, self.keys)), tuple(map(bool, self.keys))
 
 
+MAX_TIE_FACTOR = 1.25
+"""Largest factor of a tie: beyond it no plan is as good, however wide the errors are."""
+
+
 @record(kw_only=True)
 class Confidence:
     """90 % intervals of the predictions of a plan, from published runs like it.
@@ -100,7 +104,8 @@ class Confidence:
     Parameters
     ----------
     factors : lower and upper factor on the prediction, by quantity
-    layout_tie_factor : factor between speeds of two layouts below which they are tied
+    layout_tie_factor : factor between speeds of two layouts below which they are tied, at most
+        ``MAX_TIE_FACTOR``
     basis : evidence: measured, transferred, roofline or assumed
         (`planner.confidence.evidence.Evidence`), and whether a first run counts
     max_utilization : upper bound of MFU, which bounds the interval of the time

@@ -11,6 +11,7 @@ from planner.base.records import record
 from planner.confidence.evidence import Conditions, evidence_of
 from planner.confidence.intervals import (
     LEVEL,
+    MAX_TIE_FACTOR,
     MEASURED,
     Confidence,
     ErrorTables,
@@ -24,8 +25,6 @@ RL_TABLES = ErrorTables(
     widening="rl_widening.csv",
     evidence="rl_evidence.csv",
 )
-_LAYOUT = 1.3
-"""Steps closer than this factor are a tie: published steps do not distinguish finer layouts."""
 RL_WORK = "rl"
 """The work of the conditions of RL steps."""
 
@@ -97,5 +96,5 @@ def rl_confidence(
         ends, runs = user_steps.blend_with_published(ends), runs + user_steps.runs
         basis = f"{MEASURED}, {user_steps.runs} of them your own"
     return Confidence(
-        factors={"step_time": ends}, layout_tie_factor=_LAYOUT, basis=basis, runs=runs
+        factors={"step_time": ends}, layout_tie_factor=MAX_TIE_FACTOR, basis=basis, runs=runs
     )

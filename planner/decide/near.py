@@ -16,7 +16,6 @@ from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
-from planner.optimize.tie_breaking import MAX_TIE_FACTOR
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.make_plan import Plan, make_plan
@@ -247,7 +246,7 @@ def make_change(
         and base_row[name] != row.get(name, base_row[name])
     }
     confidence = source.confidence_of(row)
-    factor = 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
+    factor = 1.0 if confidence is None else confidence.layout_tie_factor
     return Change(
         changed=changed,
         row=row,

@@ -11,15 +11,13 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray
 from planner.base.records import record
-from planner.confidence.intervals import Confidence
+from planner.confidence.intervals import MAX_TIE_FACTOR, Confidence
 from planner.configurations.configuration_tables import ConfigurationTable
 from planner.optimize.source import Candidates, Source
 
 Risks: TypeAlias = Callable[[Candidates, IndexArray], FloatArray]
 """What the first objective of rows at flat indices is worse by in the bad case."""
 
-MAX_TIE_FACTOR = 1.25
-"""Largest factor of a tie: beyond it no plan is as good, however wide the errors are."""
 _UNPROVEN = 2**40
 """Added to the complexity of a layout that no published run has: more than any complexity."""
 
@@ -61,7 +59,7 @@ class RankedConfiguration:
     def tie_factor(self) -> float:
         """The factor on the objective within which another plan counts as tied."""
         confidence = self.confidence
-        return 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
+        return 1.0 if confidence is None else confidence.layout_tie_factor
 
 
 class ComplexityTieBreaker:

@@ -29,6 +29,7 @@ from planner.confidence.evidence import (
 )
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
+    MAX_TIE_FACTOR,
     TRAINING_TABLES,
     Confidence,
     MemoryErrors,
@@ -134,7 +135,7 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -
         basis += ", first run" + (" (--tuned otherwise)" if work.tuned is None else "")
     return Confidence(
         factors=factors,
-        layout_tie_factor=interval_of("layout", keys, TRAINING_TABLES)[1],
+        layout_tie_factor=min(interval_of("layout", keys, TRAINING_TABLES)[1], MAX_TIE_FACTOR),
         basis=basis,
         runs=evidence.runs,
         missing=evidence.missing,
@@ -192,7 +193,7 @@ def serving_confidence(
     factors["throughput"] = 1 / high, 1 / low if low else math.inf
     return Confidence(
         factors=factors,
-        layout_tie_factor=interval_of("layout", keys, INFERENCE_TABLES)[1],
+        layout_tie_factor=min(interval_of("layout", keys, INFERENCE_TABLES)[1], MAX_TIE_FACTOR),
         basis=evidence.basis,
         runs=evidence.runs,
         missing=evidence.missing,

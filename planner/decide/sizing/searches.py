@@ -26,7 +26,6 @@ from planner.optimize.problem import Problem
 from planner.optimize.reprice import search_with_shared_predictions
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
-from planner.optimize.tie_breaking import MAX_TIE_FACTOR
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
 from planner.specs.training_workload import RlWorkload
@@ -524,7 +523,7 @@ def _simplest_tied_plan(
         return None
     chosen = FeasiblePlan.of(plan, recommended)
     confidence = recommended.source.confidence_of(chosen.row)
-    factor = 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
+    factor = 1.0 if confidence is None else confidence.layout_tie_factor
     return chosen if chosen.num_gpus <= factor * fewest.num_gpus else None
 
 
