@@ -77,7 +77,7 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     values = settings.values
     values["framework"] = framework
     shape, shape_notes = read_shape(reading, TABLE)
-    layers = shape["num_hidden_layers"] and int(shape["num_hidden_layers"])
+    layers = int(shape["num_hidden_layers"] or 0) or None
     settings.notes += shape_notes
     values["virtual_pipeline"] = virtual_pipeline_chunks(reading, layers, settings.notes)
     if values.setdefault("precision", "bf16") == "fp16" and not reading.has(_BF16_GRADIENTS):
