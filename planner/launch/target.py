@@ -579,8 +579,8 @@ def value_lookup(job: LaunchJob, quantities: Quantities) -> ValueLookup:
     """Return the values that expressions of option tables use: quantities, else the job's."""
 
     def value(name: str) -> Any:
-        found = quantities.get(name)
-        return job.value_of(name) if found is None else found
+        quantity = quantities.get(name)
+        return job.value_of(name) if quantity is None else quantity
 
     return value
 

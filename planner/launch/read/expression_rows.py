@@ -43,11 +43,13 @@ def apply_read_rows(
     settings: SettingsBuilder,
     quantities: MutableQuantities,
     workload: str = "train",
+    sizes: MutableQuantities | None = None,
 ) -> MutableQuantities | None:
     """Set what the rows of a table compute; return the sizes of the model, None if it has none.
 
     ``quantities`` are names that expressions use besides settings and the table's parameters; those
-    that rows compute are added. Raises LaunchError if a row refuses the file.
+    that rows compute are added. ``sizes`` collects those of the model, complete or not.
+    Raises LaunchError if a row refuses the file.
     """
     terms = terms_of(workload, "parameter", "question")
     resources = reading.command.resources
@@ -56,7 +58,7 @@ def apply_read_rows(
     words = [text for word in reading.command.positional for text in word.texts if text]
     # Some launchers take the module as an option.
     quantities.setdefault(_PROGRAM, " ".join((*words, reading.text("--module") or "")).strip())
-    sizes: MutableQuantities = {}
+    sizes = {} if sizes is None else sizes
 
     def lookup(name: str) -> ExpressionValue:
         """Return a size, a quantity, a setting or a parameter that the table reads."""

@@ -22,7 +22,6 @@ from planner.launch.option_table import (
     OptionRole,
     OptionTable,
     OptionTexts,
-    ParameterNote,
     Quantities,
 )
 from planner.launch.read.hf_trainer.option_precedence import split_by_precedence
@@ -222,12 +221,8 @@ def _accelerate_quantities(job: LaunchJob) -> Quantities:
     return {**_without_script_parameters(job, "accelerate"), "kind": _distributed_type(job)}
 
 
-_HEAD_RANKS = "parallelism_config.parallelism_config_sp_size"
-_SPLITS_OF_FSDP = ("tensor_parallel", "context_parallel", "data_parallel_replicas")
-
-
 def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-    """Build a job's accelerate command and YAML; note the splits that neither can express."""
+    """Build a job's accelerate command and YAML."""
     require_even_copies(job)
     distributed_type = _distributed_type(job)
     is_fsdp, recomputes_inside = (
@@ -244,17 +239,6 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         offload=offloaded_activations(job),
         quantized_storage="bfloat16" if is_fsdp and job["adapter"] == "qlora" else None,
     )
-    note = (
-        f"accelerate's YAML has it for FSDP2, not for {distributed_type}; choose the "
-        "target deepspeed"
-    )
-    written = {option.option for option in settings.options}
-    notes_on_split = (
-        ParameterNote(parameter=name, value=str(job[name]), note=note)
-        for name in _SPLITS_OF_FSDP
-        if job[name] > 1 and not is_fsdp
-        if name != "context_parallel" or _HEAD_RANKS not in written
-    )
     notes = {option.option: option.note for option in settings.options if option.note}
     text = yaml_text(
         nest_options({option.option: option.text for option in settings.options}), notes
@@ -269,7 +253,7 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         launcher="accelerate",
         launcher_arguments=(CommandWords(words=("--config_file", _ACCELERATE_FILE)),),
         files=(config, *script_files(job)),
-        unexpressed=(*script.unexpressed, *script_notes(job), *notes_on_split),
+        unexpressed=(*script.unexpressed, *script_notes(job)),
         notes=adapter_notes(job),
     )
 

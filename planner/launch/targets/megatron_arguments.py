@@ -22,7 +22,6 @@ from planner.launch.read.training_values import set_unlisted_optimizer
 from planner.launch.target import option_texts, unreadable_counts
 from planner.launch.targets.megatron_shape import (
     chunks_of_layout,
-    read_num_layers,
     read_pipeline_layout,
     read_shape,
 )
@@ -77,7 +76,8 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     settings = option_texts(reading, framework)
     values = settings.values
     values["framework"] = framework
-    (shape, shape_notes), layers = read_shape(reading), read_num_layers(reading)
+    shape, shape_notes = read_shape(reading, TABLE)
+    layers = int(shape["num_hidden_layers"] or 0) or None
     settings.notes += shape_notes
     values["virtual_pipeline"] = virtual_pipeline_chunks(reading, layers, settings.notes)
     if values.setdefault("precision", "bf16") == "fp16" and not reading.has(_BF16_GRADIENTS):

@@ -63,11 +63,11 @@ def core_quantities(job: LaunchJob) -> MutableQuantities:
     FlashAttention 2 refuses values of another width than keys, as latent attention has them.
     """
     is_latent = any(attention.kv_lora_rank for attention in job.model.attentions)
-    has_own_kernel = job["flash_attention"] and job["attention_kernel"] == "auto"
+    takes_default_kernel = job["flash_attention"] and job["attention_kernel"] == "auto"
     return {
         **split_quantities(job),
         "recompute_modules": " ".join(_recompute_modules(job, job["recompute"])) or None,
-        "latent_backend": "auto" if is_latent and has_own_kernel else None,
+        "latent_backend": "auto" if is_latent and takes_default_kernel else None,
     }
 
 

@@ -12,8 +12,14 @@ from planner.base.enums import AttentionKind
 from planner.errors import LaunchError, SpecError
 from planner.estimators.training.sharding import chunk_split, layer_kinds
 from planner.launch.model_shape import shape_of
-from planner.launch.option_table import MutableQuantities, ParameterNote, Quantities
-from planner.launch.read.parsed_launch import OptionReader
+from planner.launch.option_table import (
+    MutableQuantities,
+    OptionTable,
+    ParameterNote,
+    Quantities,
+)
+from planner.launch.read.expression_rows import apply_read_rows
+from planner.launch.read.parsed_launch import OptionReader, SettingsBuilder
 from planner.launch.target import LaunchJob
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
@@ -231,7 +237,6 @@ _DEFAULT_MULTIPLE = 128
 _VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
 _FREQUENCY = re.compile(r"\[([01,\s]*)\](?:\*(\d{1,4}))?")
 _MOST_LAYERS = 10_000
-_TRUE = "true"
 
 
 def shape_quantities(model: ModelSpec, tensor_parallel: int) -> MutableQuantities:
@@ -332,43 +337,21 @@ def expert_layers(text: str, num_layers: int) -> list[bool] | None:
     return (layers * min(int(repeats or 1), _MOST_LAYERS))[:_MOST_LAYERS]
 
 
-def read_num_layers(reading: OptionReader) -> int | None:
-    """Layers of the model; None where the command does not set them."""
-    return reading.number("--num-layers") or reading.number("--encoder-num-layers")
+def read_shape(reading: OptionReader, table: OptionTable) -> tuple[MutableQuantities, list[str]]:
+    """Read the model's shape from Megatron-LM's arguments, by the rows of its table.
 
-
-def read_shape(reading: OptionReader, prefix: str = "--") -> tuple[MutableQuantities, list[str]]:
-    """Read the model's shape from Megatron-LM's arguments; also return notes on uncertain parts."""
-    number, value = reading.number, reading.value
+    Also returns notes on uncertain parts.
+    """
     notes: list[str] = []
-    layers = read_num_layers(reading)
-    hidden, heads = number("--hidden-size"), number("--num-attention-heads")
-    gated = value("gated") == _TRUE
-    width = hidden and (int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden)
-    has_biases = not reading.has("--disable-bias-linear")
-    qkv = has_biases or reading.has("--add-qkv-bias")
-    window_text = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
-    shape: MutableQuantities = {
-        "num_hidden_layers": layers,
-        "hidden_size": hidden,
-        "num_attention_heads": heads,
-        "gated": gated,
-        "intermediate_size": number("--ffn-hidden-size") or width,
-        "vocab_size": _read_vocab_size(reading),
-        "tie_word_embeddings": value("tie_word_embeddings") == _TRUE,
-        "position_embedding": value("position_embedding") or "learned",
-        "max_position_embeddings": number("--max-position-embeddings") or number("--seq-length"),
-        "norm_bias": value("norm") != "RMSNorm",
-        "qkv_bias": qkv,
-        "output_bias": has_biases,
-        "mlp_bias": has_biases,
-        "sliding_window": (int(window_text) + 1 if window_text.isdecimal() else None),
-        "window_skip": number("--window-attn-skip-freq"),
-        "attn_output_gate": reading.has("--attention-output-gate"),
-        "sinks": value("sinks") == _TRUE,
+    window = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
+    layers = reading.number("--num-layers") or reading.number("--encoder-num-layers")
+    quantities: MutableQuantities = {
+        "vocabulary": _read_vocab_size(reading),
+        "window": int(window) + 1 if window.isdecimal() else None,
+        "dense_layers": _read_dense_layers(reading, layers or 0, notes),
     }
-    shape |= _read_attention(reading, hidden, heads)
-    shape |= _read_experts(reading, shape, layers or 0, notes)
+    shape: MutableQuantities = {}
+    apply_read_rows(reading, table, SettingsBuilder(), quantities, sizes=shape)
     return shape, notes
 
 
@@ -389,56 +372,19 @@ def _read_vocab_size(reading: OptionReader) -> int | None:
     return _VOCABULARIES.get(tokenizer)
 
 
-def _read_attention(
-    reading: OptionReader, hidden: int | None, heads: int | None
-) -> MutableQuantities:
-    """Read heads, head sizes and latent ranks of the attention from Megatron-LM's options."""
-    number = reading.number
-    if reading.has("--multi-latent-attention"):
-        return {
-            "num_key_value_heads": heads,
-            "q_lora_rank": number("--q-lora-rank"),
-            "kv_lora_rank": number("--kv-lora-rank") or 32,
-            "qk_nope_head_dim": number("--qk-head-dim") or 128,
-            "qk_rope_head_dim": number("--qk-pos-emb-head-dim") or 64,
-            "v_head_dim": number("--v-head-dim") or 128,
-        }
-    groups = number("--num-query-groups") or 1
-    head_dim = number("--kv-channels") or (hidden // heads if hidden and heads else None)
-    is_grouped = reading.has("--group-query-attention")
-    return {
-        "num_key_value_heads": groups if is_grouped else heads,
-        "head_dim": head_dim,
-        "qk_norm": reading.has("--qk-layernorm"),
-    }
-
-
-def _read_experts(
-    reading: OptionReader, shape: MutableQuantities, layers: int, notes: list[str]
-) -> MutableQuantities:
-    """Read the experts' sizes from the options, {} without experts; may add to ``notes``."""
-    number = reading.number
-    if not number("--num-experts"):
-        return {}
+def _read_dense_layers(reading: OptionReader, layers: int, notes: list[str]) -> int:
+    """Return the dense layers before those with experts; may add to ``notes``."""
     frequency = reading.text("--moe-layer-freq")
-    pattern = expert_layers(frequency, layers) if frequency else None
+    if not reading.number("--num-experts") or not frequency:
+        return 0
+    pattern = expert_layers(frequency, layers)
     dense = pattern.index(True) if pattern and True in pattern else 0
     if pattern and not all(pattern[dense:]):
         notes.append("Layers with experts alternate with dense ones (--moe-layer-freq): planner")
         notes[-1] += f" assumes {sum(pattern)} of them after {layers - sum(pattern)} dense ones."
         dense = layers - sum(pattern)
-    elif frequency and pattern is None:
+    elif pattern is None:
         notes.append(
             f"--moe-layer-freq {frequency} is not read: planner assumes experts in all layers."
         )
-    return {
-        "num_experts": number("--num-experts"),
-        "num_experts_per_tok": number("--moe-router-topk") or 2,
-        "moe_intermediate_size": number("--moe-ffn-hidden-size") or shape["intermediate_size"],
-        "shared_intermediate_size": number("--moe-shared-expert-intermediate-size"),
-        "shared_expert_gate": reading.has("--moe-shared-expert-gate"),
-        "router_bias": reading.has("--moe-router-enable-expert-bias") or shape["mlp_bias"],
-        "moe_latent_size": number("--moe-latent-size"),
-        "num_dense_layers": dense,
-        "intermediate_size": shape["intermediate_size"] if dense else None,
-    }
+    return dense

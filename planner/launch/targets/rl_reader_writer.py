@@ -46,7 +46,6 @@ from planner.specs.quantization import checkpoint_of
 
 CAP_PER_MEAN_LENGTH = 4
 """Longest answer over the mean answer: the default of `--output-cap`."""
-_UPDATE_QUANTITIES = (*("sequence_length", "micro_batch_size", "global_batch_size", "framework"),)
 _MICRO_BATCH = "micro_batch_size"
 """A parameter of the update only: a step packs answers into micro-batches of tokens."""
 
@@ -95,7 +94,7 @@ def reader_of_steps(
         if not trains_on_rollouts(update):
             return update
         settings = _step_settings_of_update(reading, update, target)
-        of_update = {f"update_{name}": update.values.get(name) for name in _UPDATE_QUANTITIES}
+        of_update = {f"update_{name}": value for name, value in update.values.items()}
         trainer_gpus = {"trainer_gpus": update.values.get("num_gpus")}
         quantities = {**of_update, **trainer_gpus, **facts(reading)}
         _apply_step_rows(reading, step.table, settings, quantities)

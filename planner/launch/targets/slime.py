@@ -52,9 +52,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     reading = OptionReader.of(replace(command, options=options, resources=resources), table)
     megatron = read_megatron_arguments(reading, "Megatron-LM")
     settings = SettingsBuilder(
-        values={**_without_own(megatron.values), "adapter": "none"},
-        defaults=_without_own(megatron.defaults),
-        missing=[*_without_own(dict.fromkeys(megatron.missing))],
+        values={**_without_slime_terms(megatron.values), "adapter": "none"},
+        defaults=_without_slime_terms(megatron.defaults),
+        missing=[*_without_slime_terms(dict.fromkeys(megatron.missing))],
         notes=[*megatron.notes],
     )
     complete_update(reading, table, settings)
@@ -64,7 +64,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     return settings.build(used_options=used, **classify_unused_options(reading, ("--*",), used))
 
 
-def _without_own(values: Mapping[str, Any]) -> dict[str, Any]:
+def _without_slime_terms(values: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of terms that slime does not set by options of its own."""
     return {name: value for name, value in values.items() if name not in _READ_HERE}
 

@@ -116,7 +116,9 @@ def make_update_reader(
         """
         command = merge_config_files(reading.command)
         settings = option_texts(reading, title)
-        settings.values |= {"precision": "bf16", "mtp_num_layers": 0, "adapter": "none"}
+        settings.set("precision", "bf16")
+        settings.set("mtp_num_layers", 0)
+        settings.set("adapter", "none")
         settings.notes += command.notes[len(reading.command.notes) :]
         reading = replace(reading, command=command)
         complete_update(reading, table, settings)

@@ -416,4 +416,15 @@ def test_narrow_gradients_are_read() -> None:
 )
 def test_the_work_of_experts_that_was_predicted_is_told(imbalance: float, words: str) -> None:
     made = job("mixtral-8x7b", 8, expert_parallel=8, expert_imbalance=imbalance)
-    assert any(words in remark.note for remark in TARGET.make_draft(made).left)
+    left = TARGET.make_draft(made).left
+    assert any(words in remark.note for remark in left)
+    assert "router" in [remark.parameter for remark in left]
+
+
+def test_sizes_that_megatron_has_by_default() -> None:
+    """NVIDIA/Megatron-LM, megatron/training/arguments.py: latent attention and chosen experts."""
+    shape = read(**GPT, **RUN, multi_latent_attention=None, num_experts="8").shape
+    assert shape is not None
+    latent = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    assert [shape[name] for name in latent] == [32, 128, 64, 128]
+    assert (shape["num_experts_per_tok"], shape["num_dense_layers"]) == (2, 0)
