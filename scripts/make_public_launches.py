@@ -59,9 +59,10 @@ _DRAWN = """
 
 {number} public files were drawn by rules. In the first two draws each repository gives the first
 file, by the SHA-256 of its name, that starts or configures a model. In the third and fourth draw a
-search for 40 names of files and programs gives the repositories. No repository is in two draws. A
-few files that do not start a model stayed in as files to refuse. Each right reading was written
-down from the text of the file before it was run.
+search for 40 names of files and programs gives the repositories. In the fifth and sixth about
+110 other names give the first repositories with such a file and a stored copy. No repository is in
+two draws. A few files that do not start a model stayed in as files to refuse. Each right reading
+was written down from the text of the file before it was run.
 
 - *Unseen* is the first run of a draw, after repairs from the draws before it.
 - *Now* is after repairs from the same draw, which no longer counts as unseen.
@@ -69,8 +70,9 @@ down from the text of the file before it was run.
 - *One word* is the model, which the file leaves to the user.
 
 | | first, before | first, now | second, before | second, unseen | second, now | third, unseen \
-| third, now | fourth, unseen | fourth, now |
-|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+| third, now | fourth, unseen | fourth, now | fifth, unseen | fifth, now | sixth, unseen \
+| sixth, now |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 {counts}
 Addresses and right readings are in `tests/launch/drawn.csv`. Wrong or wrongly refused when unseen:
 
@@ -91,7 +93,8 @@ of `planner/launch/options/`.
 """
 _OUTCOMES = ("right", "one word", "partial", "rightly refused", "wrongly refused", "wrong")
 _RUNS = (("1", "before"), ("1", "now"), ("2", "before"), ("2", "unseen"), ("2", "now"),
-         ("3", "unseen"), ("3", "now"), ("4", "unseen"), ("4", "now"))  # fmt: skip
+         ("3", "unseen"), ("3", "now"), ("4", "unseen"), ("4", "now"),
+         ("5", "unseen"), ("5", "now"), ("6", "unseen"), ("6", "now"))  # fmt: skip
 _SOURCES = """
 ## What is hard in them
 

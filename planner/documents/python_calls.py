@@ -34,8 +34,7 @@ Value: TypeAlias = object
 class Call:
     """A call: ``name`` with its module as it is imported, ``vllm.LLM``.
 
-    ``keywords`` are its keywords in order, also those of ``**mapping``; ``rest`` says why some of
-    these are unknown, empty if none is.
+    ``keywords`` are those of ``**mapping``, too; ``rest`` says why some are unknown, "" if none.
     """
 
     name: str

@@ -483,6 +483,49 @@ def test_a_refusal_says_what_a_file_is_and_ends_with_a_command(
         _read(tmp_path, {name: text})
 
 
+TMUX = """start() {
+    local model="$1"
+    local line="cd x; vllm serve \\"$model\\" --max-model-len $2"
+    tmux send-keys -t "s:0" "$line" C-m
+}
+start Qwen/Qwen3-8B 4096
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [TMUX, "python -m trl.scripts.vllm_serve --model Qwen/Qwen3-8B --max_model_len 4096\n"],
+)
+def test_servers_start_in_sessions_and_by_modules_of_trl(tmp_path: Path, text: str) -> None:
+    found = _read(tmp_path, {"run.sh": text})
+
+    assert (found.target.name, found.values["model"]) == ("vllm", "Qwen/Qwen3-8B")
+    assert int(found.values["max_model_len"]) == 4096
+
+
+def test_the_configuration_of_deepspeed_may_stand_in_a_document(tmp_path: Path) -> None:
+    text = """model_name_or_path: Qwen/Qwen3-8B
+stage: sft
+finetuning_type: full
+per_device_train_batch_size: 1
+deepspeed:
+  zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}
+"""
+    values = _read(tmp_path, {"sft.yaml": text}).values
+
+    assert (int(values["zero_stage"]), values["offload"]) == (2, "optimizer")
+
+
+def test_an_unknown_program_may_add_to_its_document(tmp_path: Path) -> None:
+    document = '{"model_name_or_path": "Qwen/Qwen3-8B", "per_device_train_batch_size": 1}'
+    files = {"run.sh": "deepspeed --num_gpus=2 own.py --args_file a.json\n", "a.json": document}
+
+    found = _read(tmp_path, files)
+
+    assert found.values["num_gpus"] == 2
+    assert undecided_options(found) == ["the program"]
+
+
 def test_assumed_lengths_fit_the_positions_of_the_model(planner: Command, tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("text-generation-launcher --model-id gpt2\n")

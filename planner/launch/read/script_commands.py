@@ -153,7 +153,7 @@ def _parse_commands(
             if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
                 with suppress(LaunchError):  # a document that anything may read
                     for started_command in [*parse_yaml(*sibling)]:
-                        yield replace(started_command, path=sibling[0], name=sibling[0].name)
+                        yield _of_unknown_program(started_command, sibling[0], inner)
             continue
         inner.require_agreement(path.name)
         command = _report_cut_options(parse_command(path, script, inner, target), cut_off)
@@ -168,6 +168,18 @@ def _parse_commands(
             yield command if program is None else _with_defaults(command, *program)
         else:
             yield from _parse_program_calls(path, script, inner, command)
+
+
+def _of_unknown_program(command: ParsedCommand, file: Path, inner: StartedProgram) -> ParsedCommand:
+    """Return the command of a document that an unknown program reads, on the program's GPUs."""
+    program = " ".join(command_texts(inner.words)[:2])
+    return replace(
+        command,
+        path=file,
+        name=file.name,
+        resources=merge_resources(command.resources, inner.resources, file.name),
+        unknown=(*command.unknown, implied_option("the program", program, inner.line)),
+    )
 
 
 def _with_cut_options(
@@ -259,8 +271,8 @@ _ADAPTS = ("lora_enable", "use_lora", "use_peft")
 def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedCommand:
     """Return a training command with the defaults of its program's own options."""
     target = readers()[command.target]
-    given = {*command.options.values(), *command.unknown}
-    switches = {option.option.lstrip("-"): option.single for option in given}
+    all_options = {*command.options.values(), *command.unknown}
+    switches = {option.option.lstrip("-"): option.single for option in all_options}
     with suppress(LaunchError):
         defaults = argument_defaults(text, file.name)
         is_adapted = all(

@@ -36,6 +36,9 @@ def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> t
         return (*_of_nim(words, environment), *words[3:])
     if (name, *texts[1:2]) in (("swift", "deploy"), ("swift", "infer")):
         return _of_swift(words)
+    if texts[:2] == ["-m", "trl.scripts.vllm_serve"]:
+        return (words[0], *_computed_words(["vllm.entrypoints.openai.api_server"], words[1].line),
+                *words[2:])  # fmt: skip
     if texts[:2] == ["-m", "llama_cpp.server"]:
         return _of_llama_cpp_python(words)
     return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
@@ -50,19 +53,19 @@ def _of_llama_cpp_python(words: Sequence[Word]) -> tuple[Word, ...]:
     if not any(word.begins.startswith("--model") for word in words):
         return tuple(words)  # its document has the models
     aliases = option_aliases("llama-cpp-python")
-    kept: list[Word] = []
+    options: list[Word] = []
     for word in words[2:]:
         name, equals, _ = word.begins.partition("=")
         option = aliases.get(name)
-        kept += _computed_words([option or name], word.line) if name.startswith("--") else [word]
-        kept += [word.after(len(name) + 1)] if equals else []
-    names = {word.begins for word in kept}
+        options += _computed_words([option or name], word.line) if name.startswith("--") else [word]
+        options += [word.after(len(name) + 1)] if equals else []
+    names = {word.begins for word in options}
     missing = {"--ctx-size": "2048", "--n-gpu-layers": "0", "--parallel": "1"}
     defaults = [
         w for option, text in missing.items() if option not in names for w in (option, text)
     ]
     line = words[0].line
-    return (*_computed_words(["llama-server"], line), *kept, *_computed_words(defaults, line))
+    return (*_computed_words(["llama-server"], line), *options, *_computed_words(defaults, line))
 
 
 _SWIFT_BACKENDS = ("vllm", "sglang", "lmdeploy")

@@ -254,6 +254,12 @@ def unwrap(
         state = replace(state, words=(first, *state.words[1:]))
         if name in PROGRAMS and PROGRAMS[name].does == "nothing":
             return
+        elif name == "tmux":  # what it types into a session, or starts one with
+            for word in state.words[2:]:
+                if " " in "".join(piece.text for piece in word.pieces).strip():
+                    inner = script_in(join_script([word]), state.environment, script)
+                    yield from _unwrap_commands(script, state, inner, depth)
+            return
         elif name == "eval" and len(state.words) > 1:
             text = join_script(state.words[1:])
             yield from _unwrap_commands(

@@ -446,6 +446,9 @@ def _gather_file(command: ParsedCommand, sources: OptionSources) -> None:
     gather_options(command, sources)
 
 
+_INLINE = "deepspeed."
+
+
 def _gather_argument(name: str, option: ParsedOption, sources: OptionSources) -> None:
     """Add an argument to the script's, accelerate's or DeepSpeed's section of ``sources``."""
     spelled_name = _option_name(name)
@@ -453,6 +456,8 @@ def _gather_argument(name: str, option: ParsedOption, sources: OptionSources) ->
     if name.startswith(SECTION):
         key = name.removeprefix(SECTION).removeprefix("fsdp_")
         sources.put(sources.script, SECTION + key, option)
+    elif name.startswith(_INLINE):  # the mapping itself in place of its file
+        sources.put(sources.deepspeed, name.removeprefix(_INLINE), option)
     elif spelled_name in _ACCELERATE_FLAGS:
         distributed_type = option.with_value(_ACCELERATE_FLAGS[spelled_name])
         sources.put(sources.accelerate, "distributed_type", distributed_type)
