@@ -124,8 +124,7 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     room = prompt_room(world, c, whole)
     is_open = world.workload.request_rate is not None
     there = max(whole, 2.0) if is_open else whole
-    in_step = c.step_tokens / new
-    most = max(min(max(in_step, ranks) if scheduler.chunked_prefill else in_step, there), 1.0)
+    most = max(min(max(c.step_tokens / new, ranks), there), 1.0)
     one, filled = min(new, room / ranks), min(most * new, room)
     beside, circulating, decode = 0.0, float(p), 0.0
     if scheduler.chunked_prefill:
@@ -143,7 +142,7 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     full *= max(most * new / room, 1.0)
     between = scheduler.poll_interval + scheduler.batch_wait
     come = between * whole / max(decode_steps(world), 1.0)
-    prompts = min(max(come * parts if ranks > 1 and scheduler.chunked_prefill else come, 1.0), most)
+    prompts = min(max(come * parts if ranks > 1 else come, 1.0), most)
     added = full / most
     if most > 1 and ranks == 1:
         added = max((full - single) / max(most - 1, 1e-9), full / most / 2)

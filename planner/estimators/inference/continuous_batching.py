@@ -196,9 +196,7 @@ def phases(
     present = running if inputs.workload.request_rate is None else np.maximum(running, 2.0)
     # A prompt is computed by one attention rank, a queue of them by all.
     ranks = c.attention_data_parallel
-    per_step = c.replica_step_tokens / new_per_prompt
-    if inputs.engine.scheduler.chunked_prefill:
-        per_step = np.maximum(per_step, ranks)
+    per_step = np.maximum(c.replica_step_tokens / new_per_prompt, ranks)
     max_prompts = np.maximum(np.minimum(per_step, present), 1.0)
     first_part, filled = (
         np.minimum(new_per_prompt, prompt_tokens / ranks),
@@ -229,10 +227,8 @@ def phases(
         full * np.maximum(max_prompts * new_per_prompt / prompt_tokens, 1.0) + max_prompts * images
     )
     is_sparse = present > running
-    together = gathered_prompts(inputs, running)
-    if inputs.engine.scheduler.chunked_prefill:
-        # Those that come while others take several steps of a rank each are computed with them.
-        together = together * np.where(ranks > 1, parts, 1.0)
+    # Those that come while others take several steps of a rank each are computed with them.
+    together = gathered_prompts(inputs, running) * np.where(ranks > 1, parts, 1.0)
     prompts = np.clip(together, 1.0, max_prompts)
     # Ranks compute prompts in parallel: a second prompt adds no time to a single one.
     more = np.maximum((full - single) / np.maximum(max_prompts - 1, 1e-9), full / max_prompts / 2)
