@@ -305,6 +305,7 @@ class TrainingConfigurations(ConfigurationTable):
     sub_group_size: FloatArray
     stage3_max_live_parameters: FloatArray
     zero3_init: BoolArray
+    eval_batch_size: FloatArray
     norm_input_bits: FloatArray
     fc1_input_bits: FloatArray
     activation_input_bits: FloatArray

@@ -214,8 +214,8 @@ def _fused_attention(
 
     Kernels of sparse attention have one latent of a key for all heads, so that latent attention
     is not expanded, and work on all chosen keys of a query, those before the first token too [1]_.
-    Under a dense mask a kernel knows no diagonal and no window: it scores all pairs [2]_, reads the
-    mask for each head, and computes heads of up to 64 or 128 numbers as of that many [3]_.
+    Under a dense mask a kernel knows no diagonal and no window: it scores all pairs [2]_, and reads
+    the mask for each head.
 
     References
     ----------
@@ -225,7 +225,6 @@ def _fused_attention(
        mask with padding is passed on, and is_causal is not; pytorch 2.10,
        aten/src/ATen/native/transformers/sdp_utils_cpp.h, check_for_attn_mask: FlashAttention
        takes none.
-    .. [3] The same, cuda/mem_eff_attention/kernels/generate_kernels.py: ``max_k``.
     """
     s = share.sequence_length
     is_masked = share.attention_kernel == AttentionKernel.MASKED
@@ -252,12 +251,11 @@ def _fused_attention(
         v_dim=v_dim,
         element_bytes=share.number_bytes,
     )
-    moved = moved + np.where(is_masked, share.number_bytes * share.tokens * s * heads, 0.0)
     steps, heads_at_once = _ring_step(share, heads)
 
-    def seconds(width: int) -> FloatArray:
+    def seconds(flops: FloatArray, moved: FloatArray, width: int) -> FloatArray:
         return steps * share.machine.kernels.attention(
-            flops * (width / qk_dim) / steps,
+            flops / steps,
             moved / steps,
             share.sequences,
             heads_at_once,
@@ -266,10 +264,29 @@ def _fused_attention(
             rate=rate * share.rate_in_32_bits,
         )
 
-    if not np.any(is_masked):
-        return seconds(qk_dim), flops
-    width = next((width for width in _MASKED_WIDTHS if qk_dim <= width), qk_dim)
-    return np.where(is_masked, seconds(width), seconds(qk_dim)), flops
+    time = seconds(flops, moved, qk_dim)
+    if np.any(is_masked):
+        pairs = share.tokens * s * heads
+        masked = masked_work(flops, moved, pairs, head_dim=qk_dim, element_bytes=share.number_bytes)
+        time = np.where(is_masked, seconds(*masked), time)
+    return time, flops
+
+
+def masked_work(
+    flops: FloatArray,
+    moved: FloatArray,
+    pairs: Numeric,
+    *,
+    head_dim: int,
+    element_bytes: Numeric = 2,
+) -> tuple[FloatArray, FloatArray, int]:
+    """Return FLOPs, bytes and head width of a kernel that reads a mask for ``pairs`` of tokens.
+
+    It computes heads of up to 64 or 128 numbers as of that many (pytorch 2.10,
+    aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernels/generate_kernels.py).
+    """
+    width = next((width for width in _MASKED_WIDTHS if head_dim <= width), head_dim)
+    return flops * (width / head_dim), moved + element_bytes * pairs, width
 
 
 def _spilled(share: MicroBatchShare, op: AttentionCore) -> FloatArray:

@@ -139,12 +139,16 @@ def test_a_mask_of_padding_hides_the_diagonal_from_the_kernel(gpu: str, rate: fl
 
 
 def test_the_kernel_of_a_mask_knows_heads_of_64_and_128() -> None:
-    """Phi-3 mini (96) takes 7.4 s where Llama 3.1 8B, of as many heads (128), takes 9.7."""
-    core, short = (
-        _core(8192, AttentionKernel.MASKED, model=model) for model in ("llama-7b", "phi-3-mini")
+    """Phi-3 mini's heads of 96 take as long as those of Llama 3.1 8B, of which there are as many.
+
+    universal-llm-trainer measured 8.0 and 10.9 s on RTX PRO 6000, of which 6.3 and 7.8 are left.
+    """
+    wide, narrow = (
+        _core(8192, AttentionKernel.MASKED, "rtx-pro-6000", model)
+        for model in ("llama-7b", "phi-3-mini")
     )
-    assert short.forward == pytest.approx(core.forward, rel=0.03)
-    assert short.flops == pytest.approx(0.75 * core.flops)
+    assert narrow.forward == pytest.approx(wide.forward, rel=0.01)
+    assert narrow.flops == pytest.approx(0.75 * wide.flops)
 
 
 def test_the_mask_has_16_bits_for_each_pair_of_tokens() -> None:

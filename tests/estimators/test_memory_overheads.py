@@ -209,3 +209,23 @@ def test_a_model_that_is_sharded_as_it_loads_overfills_small_cards_without_zero_
     found = planner.estimate(**asked, settings=layout | {"zero3_init": False})
     assert found.rejected_by == "out_of_memory"
     assert planner.estimate(**asked, settings=layout).rejected_by != "out_of_memory"
+
+
+@pytest.mark.parametrize("kernel", ["auto", "linear"])
+def test_an_evaluation_holds_the_logits_of_its_sequences(kernel: str) -> None:
+    """2 + 4 + 4 bytes each, with Liger too, whose loss has parts in training alone."""
+    found = [
+        planner.estimate(
+            model="qwen2.5-7b",
+            gpu="h200",
+            num_gpus=1,
+            framework="hf-trainer",
+            adapter="lora",
+            sequence_length=4096,
+            global_batch_size=1,
+            settings={"recompute": "full", "loss_kernel": kernel, "eval_batch_size": sequences},
+        ).table()["peak_memory_gib"][0]
+        for sequences in (8, 16)
+    ]
+    logits = 10 * 8 * 4096 * 152_064 / GIB
+    assert logits < found[1] - found[0] < 1.25 * logits

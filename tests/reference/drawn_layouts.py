@@ -230,6 +230,7 @@ def draw_layout(choose: Any, setting: TrainingInputs) -> Layout:
         reduce_bucket_size=choose([0, 0, 2e7]) if f.memory.reduce_bucket_size else 0,
         sub_group_size=choose([0, 0, 1e6]) if f.memory.sub_group_size else 0,
         stage3_max_live_parameters=choose([0, 1e7, 1e12]) if f.memory.max_live_parameters else 0,
+        eval_batch_size=choose([0, 0, 1, 24]),
         zero3_init=choose([True, True, False]) or not f.offloading.loaded_per_process,
         **draw_options(choose, setting, t, p, v),
     )
@@ -330,6 +331,7 @@ def draw_any_layout(choose: Any, setting: TrainingInputs) -> Layout:
         sub_group_size=choose([0, 0, 0, 1e6]),
         stage3_max_live_parameters=choose([0, 0, 0, 1e6]),
         zero3_init=choose([True, True, True, False]),
+        eval_batch_size=choose([0, 0, 0, 3]),
         expert_tensor_parallel=choose([1, 1, 2, 3]),
         overlap_expert_parallel=choose([True, False, False]),
         token_dispatcher=choose(["auto", "auto", "auto", "allgather", "flex"]),

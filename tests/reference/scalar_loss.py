@@ -41,3 +41,13 @@ def logit_passes(world: Any, layout: Any) -> float:
     return min(
         own, {"compiled": 4.0, "fused": 3.0, "linear": 3.0}.get(loss_kernel(world, layout), own)
     )
+
+
+def evaluated_logit_bytes(world: Any, layout: Any) -> float:
+    """16-bit logits, their 32-bit copy and its logarithm; one kernel has no gradient of 4 bytes."""
+    kernel, each = loss_kernel(world, layout), logit_bytes(world, layout)
+    if world.framework.memory.loss_room and kernel != "fused":
+        return 0.0
+    if kernel in ("chunked", "linear") or each < 4 or each >= 3 * 4:
+        return 10.0
+    return max(each - 4.0, 2.0)

@@ -92,6 +92,7 @@ class Layout:
     sub_group_size: float = 0.0
     stage3_max_live_parameters: float = 0.0
     zero3_init: bool = True
+    eval_batch_size: int = 0
     expert_tensor_parallel: int = 1
     overlap_expert_parallel: bool = False
     token_dispatcher: str = "auto"

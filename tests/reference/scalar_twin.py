@@ -24,7 +24,7 @@ from scalar_compile import launch_time
 from scalar_gathered import gathered, whole_weights
 from scalar_layer import Ops, accumulation, embedding, layer, logits, prediction, softmax_falls_back
 from scalar_loop import hooks, loop_launches
-from scalar_loss import logit_bytes
+from scalar_loss import evaluated_logit_bytes, logit_bytes
 from scalar_machine import (
     Layout,
     World,
@@ -357,8 +357,15 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
         loss = logit_bytes(world, layout) * logits
         read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
         working = max(working, loss + model.mtp_num_layers * (loss + read))
+    evaluated = input_bytes + largest / 2
+    if stage == layout.pipeline_parallel - 1:
+        evaluated += evaluated_logit_bytes(world, layout) * (
+            tokens * model.vocab_size / layout.tensor_parallel
+        )
     if layout.attention_kernel == "masked" and layout.fused:
-        working += 2 * layout.micro_batch_size * world.workload.sequence_length**2
+        mask = 2 * layout.micro_batch_size * world.workload.sequence_length**2
+        working, evaluated = working + mask, evaluated + mask
+    evaluated *= layout.eval_batch_size / layout.micro_batch_size
     temporary = at_once(world, layout, whole.pop("temporary"), stage)
     loss_or_backward = whole | {
         "activations": activations,
@@ -376,7 +383,16 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
         "gathered": 0.0,
         "fragmentation": memory.fragmentation * temporary,
     }
+    evaluation = whole | {
+        "activations": 0.0,
+        "working": evaluated,
+        "gathered": gathered_now,
+        "fragmentation": memory.fragmentation * evaluated,
+    }
+    if not states.gradients_persist:
+        evaluation["gradients"] = 0.0
     moments = [loss_or_backward, optimizer_step, _loading(world, layout, stage, whole)]
+    moments += [evaluation] if layout.eval_batch_size else []
     return [parts | {"total": sum(parts.values())} for parts in moments]
 
 

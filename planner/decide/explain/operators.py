@@ -15,7 +15,7 @@ from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.decide.explain.step_breakdown import FORMULAS, main_bound_of_work
 from planner.errors import SearchSpaceError
-from planner.estimators.attention_core import fused_work
+from planner.estimators.attention_core import fused_work, masked_work
 from planner.estimators.kernel_work import KernelWork, Ledger, rates
 from planner.estimators.machine import CommunicationGroup, Machine
 from planner.formulas.attention import mean_keys_per_query
@@ -149,6 +149,9 @@ def _attention(case: OperatorSizes) -> FloatArray:
         qk_dim=head_dim,
         v_dim=head_dim,
     )
+    if kernel is AttentionKernel.MASKED:
+        pairs = sequences * length * length * case["heads"]
+        flops, moved, head_dim = masked_work(flops, moved, pairs, head_dim=head_dim)
     return case.machine.kernels.attention(
         flops, moved, sequences, case["heads"], length, head_dim, rate=rate
     )

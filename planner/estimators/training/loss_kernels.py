@@ -10,11 +10,13 @@ from planner.estimators.training.micro_batch_share import MicroBatchShare
 
 EAGER_BYTES = 14.0
 """Bytes per logit of a loss in several kernels [1]_."""
-LEAST_EAGER_BYTES = 12.0
-"""With as many or more, a framework's own loss is one of several kernels."""
 EAGER_PASSES = 14.0
 """Reads and writes of 16-bit logits that it makes."""
 
+# With as many or more, a framework's own loss is one of several kernels.
+_LEAST_EAGER_BYTES = 12.0
+_LOGIT_GRADIENT = 4.0
+_EAGER_FORWARD_BYTES = 10.0
 _WHOLE_BYTES = 4.0  # 16-bit logits and their gradient
 _LINEAR_BYTES = 0.5
 _USUAL_CHUNKS = 8
@@ -37,13 +39,45 @@ def logit_bytes(share: MicroBatchShare) -> FloatArray:
         kernel,
         [
             default,
-            default if default >= LEAST_EAGER_BYTES else EAGER_BYTES,
+            default if default >= _LEAST_EAGER_BYTES else EAGER_BYTES,
             min(default, _WHOLE_BYTES),
             memory.per_logit_fused if memory.loss_room else min(default, memory.per_logit_fused),
             np.minimum(default, by_chunk),
             np.minimum(default, linear),
         ],
     )
+
+
+def peak_logit_bytes(share: MicroBatchShare) -> FloatArray:
+    """Return bytes per logit at the loss peak, with those of a reference or other passes.
+
+    Passes without gradients run while the policy's logits wait for their backward pass: both have
+    all but the gradient, of 4 bytes, then, and 2 + 4 + 4 bytes in an eager loss (trl 1.10,
+    trl/trainer/dpo_trainer.py, ``_compute_loss``; LLaMA-Factory 0.9, train/dpo/trainer.py,
+    ``get_batch_loss_metrics``). Those of rollouts are over before the update begins.
+    """
+    trained, work = logit_bytes(share), share.inputs.workload
+    if work.training_objective.needs_rollouts or not any(work.forward_passes):
+        return trained
+    return np.asarray(np.maximum(trained, 2 * _forward_bytes(trained)))
+
+
+def evaluated_logit_bytes(share: MicroBatchShare) -> FloatArray:
+    """Return bytes per logit of a pass that only evaluates; 0 where the loss takes the free room.
+
+    Liger joins the loss and its matrix in training alone (linkedin/Liger-Kernel 0.6,
+    src/liger_kernel/transformers/model/llama.py: ``skip_logits = self.training and ...``).
+    """
+    trained, kernel = logit_bytes(share), _kernel(share)
+    joined = (kernel >= LossKernel.CHUNKED) | (trained < _WHOLE_BYTES)
+    fits_room = bool(share.inputs.framework.memory.loss_room) & (kernel != LossKernel.FUSED)
+    stored = np.where(joined, _EAGER_FORWARD_BYTES, np.maximum(_forward_bytes(trained), 2.0))
+    return np.where(fits_room, 0.0, stored)
+
+
+def _forward_bytes(trained: FloatArray) -> FloatArray:
+    """Return what a loss holds of each logit without its gradient."""
+    return np.where(trained >= _LEAST_EAGER_BYTES, _EAGER_FORWARD_BYTES, trained - _LOGIT_GRADIENT)
 
 
 def logit_passes(share: MicroBatchShare) -> FloatArray:

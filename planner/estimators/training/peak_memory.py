@@ -17,7 +17,7 @@ from planner.base.units import GIB
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.towers import TowerShare, frozen_tower_bytes
 from planner.estimators.training.bytes_per_element import WIDE_BYTES, GradientBytes, is_wide
-from planner.estimators.training.loss_kernels import LEAST_EAGER_BYTES, logit_bytes
+from planner.estimators.training.loss_kernels import evaluated_logit_bytes, peak_logit_bytes
 from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
@@ -48,9 +48,6 @@ from planner.estimators.training.sharding import (
 )
 from planner.formulas.pipeline import micro_batches_in_flight
 
-_LOGIT_GRADIENT = 4.0
-_EAGER_FORWARD_BYTES = 10.0
-
 
 def untrained_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
@@ -78,23 +75,6 @@ def reference_bytes(
         (parameters.experts[stage], width, parameters.expert_group),
     )
     return sharded(c, sharded_from, held)
-
-
-def bytes_per_logit(inputs: TrainingInputs, default: FloatArray) -> FloatArray:
-    """Return bytes per logit at the loss peak; ``default``: without reference or other passes.
-
-    Passes without gradients run while the policy's logits wait for their backward pass: both have
-    all but the gradient, of 4 bytes, then, and 2 + 4 + 4 bytes in an eager loss (trl 1.10,
-    trl/trainer/dpo_trainer.py, ``_compute_loss``; LLaMA-Factory 0.9, train/dpo/trainer.py,
-    ``get_batch_loss_metrics``). Those of rollouts are over before the update begins.
-    """
-    work = inputs.workload
-    if work.training_objective.needs_rollouts or not any(work.forward_passes):
-        return default
-    forward = np.where(
-        default >= LEAST_EAGER_BYTES, _EAGER_FORWARD_BYTES, default - _LOGIT_GRADIENT
-    )
-    return np.asarray(np.maximum(default, 2 * forward))
 
 
 # A CUDA context with the kernels of PyTorch is 0.4 to 0.6 GiB.
@@ -492,9 +472,29 @@ def _stage_memory(
         update = update_bytes(share, c, state("temporary", stage), parameters, stage)
         temporary = np.where(on_host, 0.0, update)
         moments = _moments(share, c, backward, temporary)
+    if c.eval_batch_size.any():
+        evaluated = c.eval_batch_size / c.micro_batch_size
+        working = layer_input_bytes(share) + largest_layer / 2 + mask_bytes(share)
+        logits = share.tokens * share.inputs.model.head_columns / share.tensor_parallel
+        logits = np.where(parameters.is_last[stage], evaluated_logit_bytes(share) * logits, 0.0)
+        moments = (*moments, _evaluation(share, backward, evaluated * (working + logits)))
     if not memory.loaded_whole and np.all(c.zero3_init):
         return moments
     return (*moments, _loading(share, c, parameters, stage, backward))
+
+
+def _evaluation(
+    share: MicroBatchShare, backward: MemoryBreakdown, working: FloatArray
+) -> MemoryBreakdown:
+    """Return the memory while a GPU evaluates: a forward pass that keeps nothing."""
+    persist = share.inputs.framework.states.gradients_persist
+    zero = np.zeros(())
+    return replace(
+        backward,
+        gradients=backward.gradients if persist else zero,
+        allocated_activations=zero,
+        working=working,
+    )
 
 
 def _loading(
@@ -602,7 +602,7 @@ def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
         in_chunks = np.minimum(logits, chunk_bytes / WIDE_BYTES)
         logits = np.where(share.loss_kernel == LossKernel.FUSED, logits, in_chunks)
     read = share.number_bytes * (2 + 2) * share.local_tokens * model.hidden_size
-    each = logits * bytes_per_logit(share.inputs, logit_bytes(share))
+    each = logits * peak_logit_bytes(share)
     return np.asarray(each + model.mtp_num_layers * (each + read))
 
 

@@ -240,6 +240,7 @@ class Layout:
     sub_group_size: int = 0
     stage3_max_live_parameters: int = 0
     zero3_init: bool = True
+    eval_batch_size: int = 0
     norm_input_bits: int = 0
     fc1_input_bits: int = 0
     activation_input_bits: int = 0

@@ -481,3 +481,33 @@ def test_other_files_that_end_so_are_none(tmp_path: Path) -> None:
     path.write_text("vllm serve Qwen/Qwen3-8B --chat-template nginx.conf\n")
 
     assert read_launch(path).values["model"] == "Qwen/Qwen3-8B"
+
+
+@pytest.mark.parametrize(
+    ("options", "evaluated"),
+    [
+        ("--eval_strategy steps", 8),
+        ("--evaluation_strategy epoch --per_device_eval_batch_size 2", 2),
+        ("--eval_strategy no --per_device_eval_batch_size 4", None),
+        ("--do_eval", None),
+    ],
+)
+def test_a_trainer_that_evaluates_takes_8_sequences_unless_it_is_given_others(
+    tmp_path: Path, options: str, evaluated: int | None
+) -> None:
+    (tmp_path / "run.sh").write_text(
+        "python train.py --model_name_or_path Qwen/Qwen2.5-7B --bf16 --max_length 1024 "
+        f"--per_device_train_batch_size 1 {options}\n"
+    )
+    assert read_launch(tmp_path / "run.sh").values.get("eval_batch_size") == evaluated
+
+
+@pytest.mark.parametrize(("held_out", "evaluated"), [("0.05", 4), ("0.0", None)])
+def test_axolotl_evaluates_what_it_splits_off(
+    tmp_path: Path, held_out: str, evaluated: int | None
+) -> None:
+    (tmp_path / "run.yaml").write_text(
+        "base_model: mistralai/Mistral-7B-v0.1\nadapter: lora\nlora_r: 8\nsequence_len: 2048\n"
+        f"micro_batch_size: 1\neval_batch_size: 4\nval_set_size: {held_out}\n"
+    )
+    assert read_launch(tmp_path / "run.yaml").values.get("eval_batch_size") == evaluated

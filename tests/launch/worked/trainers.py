@@ -61,7 +61,7 @@ TRANSFORMERS = {
         "llama-2-7b", 8, 88, micro_batch_size=11, adapter="qlora", lora_rank=23,
         lora_targets="all_linear", framework="hf-trainer-triton", flash_attention=False,
         double_quantization=False, optimizer_state_precision="int8", zero_stage=0,
-        offload="activations", recompute="none",
+        offload="activations", recompute="none", eval_batch_size=3,
     ),
     "whole": hugging_face(
         "odd-bias", 16, 208, micro_batch_size=13, zero_stage=2, recompute="full",

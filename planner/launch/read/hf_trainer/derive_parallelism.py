@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from planner.base.training_aliases import TrainingObjective
 from planner.errors import LaunchError, PlannerError
 from planner.launch.read.hf_trainer.option_sources import (
     ZERO_STAGE,
@@ -17,6 +18,7 @@ from planner.specs.catalogue import Catalogue
 # Accelerate's device maps that spread layers over the GPUs of one process.
 _DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 _DEFAULT_MICRO_BATCH = 8
+_DEFAULT_EVAL_BATCH = 8
 _UNSPECIFIED_BATCH = "not given: one sequence"
 
 
@@ -166,6 +168,30 @@ def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
     if num_gpus is None and "global_batch_size" not in settings.values:
         settings.notes.append(
             f"A step has {micro_batch} x {steps or 1} sequences for each data-parallel GPU."
+        )
+
+
+def derive_evaluation(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Set the sequences that a GPU evaluates at once, where samples are held out for it.
+
+    ``eval_strategy`` is "no" by default (transformers 5.23, training_args.py); axolotl and ms-swift
+    evaluate what they split off.
+    """
+    objective = settings.values.get("training_objective")
+    if objective is not None and TrainingObjective(objective).needs_rollouts:
+        return
+    texts = options.texts
+    sequences = parse_positive_int(texts.get("--per_device_eval_batch_size"))
+    strategy = texts.get("--eval_strategy") or texts.get("--evaluation_strategy")
+    parts = (texts.get(option) or "0" for option in ("--val_set_size", "--split_dataset_ratio"))
+    holds_out = any(part.strip("0.") for part in parts)
+    if strategy not in ("steps", "epoch") and not (sequences and holds_out and strategy is None):
+        return
+    if sequences:
+        settings.values["eval_batch_size"] = sequences
+    elif options.has_script:
+        settings.assume(
+            "eval_batch_size", _DEFAULT_EVAL_BATCH, "no per_device_eval_batch_size: the Trainer's"
         )
 
 

@@ -20,6 +20,7 @@ from planner.launch.option_table import OptionTable
 from planner.launch.read.hf_trainer.derive_parallelism import (
     derive_batch,
     derive_buckets,
+    derive_evaluation,
     derive_parallelism,
     derive_sharding,
     distributed_type_of,
@@ -180,6 +181,9 @@ _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|
 _SAMPLE_CAPS = ("--max_samples", "--max_train_samples")
 _SAMPLE_COUNT = re.compile(r"#(\d{1,12})$")
 _FURTHER_USED_OPTIONS = (
+    "--per_device_eval_batch_size",
+    "--eval_strategy",
+    "--evaluation_strategy",
     *(
         *_MODEL_OPTIONS,
         *_LORA_FLAGS,
@@ -225,6 +229,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     derive_images(options, settings)
     derive_parallelism(options, settings)
     derive_batch(options, settings)
+    derive_evaluation(options, settings)
     _derive_length(options, settings)
     derive_sharding(options, settings)
     derive_buckets(options, settings)
