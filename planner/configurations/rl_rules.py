@@ -116,14 +116,14 @@ RL_ONLY_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
          "or partial rollouts", _staleness),
         ("partial_rollout", "answers go on with new weights where staleness is 1 or more and "
          "the framework can do so in the placement", _partial),
+        ("further_models", "a reference model or a critic with GPUs of its own needs a framework "
+         "that can do so, and the model in the step", _further_models),
         ("rollout_split", "rollout_tensor_parallel must divide the GPUs that generate",
          _rollout_split),
         ("step_batch", "global_batch_size must divide the answers of a step, prompts x samples",
          _batch),
         ("ranks", "copies of the trainer (tensor x context x pipeline parallel of its GPUs) must "
          "divide global_batch_size", _ranks),
-        ("further_models", "a reference model or a critic with GPUs of its own needs a framework "
-         "that can do so, and the model in the step", _further_models),
         ("further_copies", "the layout of the trainer must divide reference_gpus and critic_gpus",
          _further_copies),
         ("weight_sync", "GPUs of two vendors exchange weights through files or objects: "

@@ -262,6 +262,9 @@ def note_lines(report: SearchReport) -> list[str]:
     return [*filter(None, lines)]
 
 
+_SIDES = ("gpu", "rollout_gpu")
+
+
 def other_plan_lines(report: SearchReport) -> list[str]:
     """Return a line on a plan that is likely to keep the limits; empty without one."""
     return [*filter(None, [surer_plan_line(report)])]
@@ -273,7 +276,8 @@ def proven_line(report: SearchReport) -> str:
     if row.get(RUNS) != 0 or not goals:
         return ""
     software = row.get(report.workload.profile_kind)
-    missing = f"Not proven: no published run of {software} on {row['gpu']}"
+    gpus = " and ".join(dict.fromkeys(str(row[gpu]) for gpu in _SIDES if row.get(gpu)))
+    missing = f"Not proven: no published run of {software} on {gpus}"
     if other is None:
         return f"{missing}, nor of others"
     number = number_of(other, "num_gpus")

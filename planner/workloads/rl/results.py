@@ -492,10 +492,10 @@ def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
         f"{inputs.engine_machine.gpu.name}; {name} has {', '.join(rollouts.placements)}",
         f"staleness {first(c.staleness):g} of {placement}",
         f"{name} can in {', '.join(rollouts.partial) or 'no placement'}",
+        f"{name} can with {' and '.join(rollouts.separate_models) or 'none'}",
         f"{tp:,.0f} of {generates:,.0f} GPUs",
         f"{batch:,.0f} of {inputs.workload.samples:,}",
         f"{batch:,.0f} sequences on {first(c.data_parallel):g} copies",
-        f"{name} can with {' and '.join(rollouts.separate_models) or 'none'}",
         f"{first(c.reference_gpus):,.0f} and {first(c.critic_gpus):,.0f} GPUs",
         f"{inputs.machine.gpu.name} and {inputs.engine_machine.gpu.name}",
         f"that takes {formatting.format_gib(first(runs.step.rollout.needed))} a GPU with "
