@@ -368,7 +368,7 @@ class Machine(Links):
     ) -> Sequence[FloatArray]:
         """Return the `gemm_time` of several products of (rows, columns, depth, output bytes)."""
         if self.ledger is not None:
-            return [self.gemm_time(m, n, k, precision, wide) for m, n, k, wide in products]
+            return [self.gemm_time(m, n, k, precision, width) for m, n, k, width in products]
         numbers = [np.shape(number) for product in products for number in product]
         together = np.empty((4, len(products), *np.broadcast_shapes(np.shape(precision), *numbers)))
         for index, product in enumerate(products):

@@ -77,6 +77,13 @@ def test_a_product_takes_as_long_in_training_as_in_serving(
     assert served == pytest.approx(trained, rel=1e-12)
 
 
+def test_products_together_take_as_long_as_each_alone() -> None:
+    machine, precision = neutral("a100-sxm-80gb")[0], np.asarray(ComputePrecision.BF16)
+    products = [(*sizes, width) for sizes in PRODUCTS for width in (2.0, 8.0)]
+    alone = [machine.gemm_time(*sizes, precision, width) for *sizes, width in products]
+    assert machine.gemm_times(products, precision) == alone
+
+
 @pytest.mark.parametrize("gpu", ["a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb"])
 def test_experts_take_as_long_in_training_as_in_serving(gpu: str) -> None:
     """But for the sorting of tokens, which is an operator of its own in training."""

@@ -1,5 +1,6 @@
 """The exhaustive search equals looking at one configuration after the other."""
 
+import weakref
 from collections import Counter
 from dataclasses import replace
 from itertools import product
@@ -51,11 +52,14 @@ def test_no_more_is_judged_at_once_than_memory_allows(most):
     searched = problem(settings=NARROW)
     whole = exhaustive_search(searched)
     (source,) = searched.sources
-    sizes = []
+    sizes, earlier = [], []
 
     def judged(self, configurations, broken=None):
         sizes.append(configurations.size)
-        return known(self, configurations, broken)
+        assert not any(candidates() for candidates in earlier)  # one block at a time
+        candidates = known(self, configurations, broken)
+        earlier.append(weakref.ref(candidates))
+        return candidates
 
     known = type(source).judged
     with (

@@ -234,12 +234,16 @@ _Quantity = Quantity["TrainingRuns"]
 
 @record(kw_only=True, repr=False)
 class TrainingRuns(Candidates):
-    """Runs of ``total_tokens``; what can be optimized or limited, in SI units."""
+    """Runs of ``total_tokens``; what can be optimized or limited, in SI units.
+
+    ``at_first``: the same runs with the operating terms with which they were predicted.
+    """
 
     source: TrainingSource
     configurations: TrainingConfigurations
     rejected_by: CodeArray
     estimate: Estimate
+    at_first: TrainingRuns | None = None
 
     num_gpus = _Quantity(lambda runs: runs.configurations.num_gpus)
 
@@ -280,7 +284,7 @@ class TrainingRuns(Candidates):
 
     def moved(self, source: TrainingSource) -> TrainingRuns:
         """The runs with the operating terms (prices, power) of ``source``; same predictions."""
-        return replace(self, source=source)
+        return replace(self, source=source, at_first=self.at_first or self)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
         """The complexity of some plans, see `planner.workloads.training.results.complexity`."""
@@ -356,17 +360,24 @@ class TrainingRuns(Candidates):
 
     def columns(self) -> Columns:
         """The result columns: configuration, predictions, memory and time by part."""
-        shape = self.shape
-        fullest, is_placed = self.estimate.memory.fullest, self.source.site.is_placed
+        is_placed, shape = self.source.site.is_placed, self.shape
         names = [name for name in terms_about("training_results") if name != "carbon" or is_placed]
-        numbers = {
-            **term_columns(names, self, self.run, self.run.goodput, self.estimate),
+        results = term_columns(names, self, self.run, self.run.goodput, self.estimate)
+        configuration, parts = (self.at_first or self)._columns_without_terms
+        listed = {name: broadcast_flat(np.asarray(value), shape) for name, value in results.items()}
+        return {**repeated(self.source.named, shape), **configuration, **listed, **parts}
+
+    @cached_property
+    def _columns_without_terms(self) -> tuple[Columns, Columns]:
+        """The parameters, and memory and time by part, which no operating terms change."""
+        fullest = self.estimate.memory.fullest
+        parts = {
             **{f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS},
             **{f"time_{part}_s": s for part, s in self.estimate.time_parts.items()},
         }
-        listed = {name: broadcast_flat(np.asarray(value), shape) for name, value in numbers.items()}
-        named = repeated(self.source.named, shape)
-        return {**named, **self._configuration(), **listed}
+        shape = self.shape
+        listed = {name: broadcast_flat(np.asarray(value), shape) for name, value in parts.items()}
+        return self._configuration(), listed
 
     def _configuration(self) -> Columns:
         """The parameter columns of every configuration, with derived degrees and micro-batches."""
