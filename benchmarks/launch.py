@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import planner
-from planner.decide.suggestions.launch_changes import best_changes
+from planner.decide.suggestions.changes import best_changes
 from planner.launch.read.launch_file import evaluate_launch
 from planner.launch.read.read_launch import read_launch
 from planner.launch.write.write_launch import make_launch

@@ -208,7 +208,7 @@ def size(
     ----------
     contract : one or several, or ``all``; default: the default contract of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
-        `planner.decide.sizing.load_profile.read_load`. ``contract`` are the
+        `planner.decide.sizing.autoscaling.read_load`. ``contract`` are the
         contracts that its GPUs may have
     startup_time : time from the request for a GPU to its first answer: seconds, text with a unit,
         or parts as `planner.decide.sizing.autoscaling.read_startup` reads them. Needs a ``load``,

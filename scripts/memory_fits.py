@@ -34,8 +34,8 @@ from planner.confidence.error_classes import batching_kind
 from planner.confidence.intervals import LEVEL
 from planner.formulas.normal import normal_upper_tail
 from planner.validation.accuracy import ComparedRun
-from planner.validation.case_prediction import MEMORY
 from planner.validation.inference.cases import InferenceCase
+from planner.validation.run_tables import MEMORY
 
 FEWEST_RAN_OUT = 50
 """Runs that ran out, below which a table says too little to balance verdicts by."""

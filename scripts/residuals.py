@@ -31,8 +31,8 @@ from planner.validation.accuracy import (
     ComparedRun,
     layout_problems,
 )
-from planner.validation.case_prediction import Case
 from planner.validation.inference.cases import InferenceCase, Mode
+from planner.validation.run_tables import Case
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)

@@ -16,7 +16,7 @@ from start_logs import predicted, start_logs
 
 import planner
 from planner.validation.accuracy import ComparedQuantity, ComparedRun
-from planner.validation.case_prediction import RATES
+from planner.validation.run_tables import RATES
 
 Numbers = list[tuple[float, bool]]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import planner as planning
-from planner.decide.suggestions.cost_levers import contract_levers
+from planner.decide.suggestions.changes import contract_levers
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.question.prices import check_price, price_of_contract

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import planner
-from planner.decide.suggestions.cost_levers import CostLever, cost_levers
+from planner.decide.suggestions.changes import CostLever, cost_levers
 from planner.optimize.exhaustive import exhaustive_search
 from planner.question.request import Request
 from planner.workloads.make_plan import make_plan

@@ -17,14 +17,14 @@ from planner.commands.search import check_api_prices
 from planner.configurations.training_rules import OUT_OF_MEMORY
 from planner.decide.fitting import MEMORIES
 from planner.decide.near import Change
-from planner.decide.suggestions.infeasible import suggest_feasible
-from planner.decide.suggestions.launch_changes import (
+from planner.decide.suggestions.changes import (
     Attempts,
     allowed_changes,
     attempts_of,
     best_changes,
     recommended_change,
 )
+from planner.decide.suggestions.infeasible import suggest_feasible
 from planner.errors import InfeasibleError, LaunchError, PlannerError
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.launch_file import LaunchQuestion, evaluate_launch, full_row

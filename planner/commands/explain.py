@@ -26,9 +26,8 @@ from planner.show.presenters.explanation import (
 )
 from planner.show.presenters.json_files import plan_manifest
 from planner.show.presenters.load_check import refuse_overload
-from planner.show.presenters.plan_report import plan_blocks
+from planner.show.presenters.plan_report import plan_blocks, recommended_of
 from planner.show.presenters.row_tables import RowFiles
-from planner.show.recommended_plan import recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.find_plan import read_request_of_file
 from planner.workloads.build_request import parse_settings

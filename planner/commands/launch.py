@@ -24,8 +24,8 @@ from planner.show.output_blocks import Block, make_lines
 from planner.show.presenters.infeasible import infeasible_message
 from planner.show.presenters.json_files import command_manifest
 from planner.show.presenters.launch_file import launch_blocks, translation_text
+from planner.show.presenters.plan_report import recommended_of
 from planner.show.presenters.row_tables import RowFiles
-from planner.show.recommended_plan import recommended_of
 from planner.workloads.make_plan import result_of
 
 

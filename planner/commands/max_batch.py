@@ -28,9 +28,8 @@ from planner.show.presenters.largest_fit import (
     require_feasible_method,
 )
 from planner.show.presenters.load_check import refuse_overload
-from planner.show.presenters.plan_report import plan_blocks
+from planner.show.presenters.plan_report import evaluate_request, plan_blocks
 from planner.show.presenters.row_tables import RowFiles
-from planner.show.recommended_plan import evaluate_request
 from planner.show.reports import LargestReport, written_report
 from planner.workloads.make_plan import Plan, make_plan, result_of
 from planner.workloads.workload import Evaluation

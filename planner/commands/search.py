@@ -19,7 +19,7 @@ from planner.workloads.make_plan import Plan, make_plan, with_assumption_notes
 
 if TYPE_CHECKING:
     from planner.decide.api_comparison import ApiComparison
-    from planner.decide.suggestions.cost_levers import CostLever
+    from planner.decide.suggestions.changes import CostLever
     from planner.optimize.exhaustive import Sink
     from planner.optimize.result import SearchResult
     from planner.show.presenters.plots.picture import Picture
@@ -126,7 +126,7 @@ def _run(inputs: SearchInputs) -> Searched:
 
         apis = compare_with_apis(plan, best)
     if inputs.has_levers and result.table:
-        from planner.decide.suggestions.cost_levers import cost_levers
+        from planner.decide.suggestions.changes import cost_levers
 
         is_complete = how["driver"] == EXHAUSTIVE and not result.interrupted
         levers = cost_levers(plan, result) if is_complete else []

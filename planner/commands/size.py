@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from planner.base.records import record
 from planner.commands.command import Bar, Call, Command, PlanQuestion, read_question
 from planner.decide.near import MayBe
-from planner.decide.sizing.autoscaling import read_startup
-from planner.decide.sizing.budget import POWER, read_budget
+from planner.decide.sizing.autoscaling import read_load, read_load_or_trace, read_startup
 from planner.decide.sizing.fits import fewest_gpus_that_fit, is_memory_only
 from planner.decide.sizing.length_pools import (
     LengthPools,
@@ -22,7 +21,6 @@ from planner.decide.sizing.length_pools import (
     pools_by_length,
     read_pools,
 )
-from planner.decide.sizing.load_profile import read_load, read_load_or_trace
 from planner.decide.sizing.purchase import UNCHANGED, read_price_change
 from planner.decide.sizing.services import (
     Service,
@@ -31,6 +29,7 @@ from planner.decide.sizing.services import (
     refuse_single_service_options,
 )
 from planner.decide.sizing.shared_services import SharedFleet, share_gpus
+from planner.decide.sizing.size import POWER, read_budget
 from planner.decide.sizing.size_all import (
     Sizes,
     gpus_of,

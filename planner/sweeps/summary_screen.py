@@ -7,11 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.optimize.result_columns import RUNS
 from planner.show.output_blocks import BEST, GAP, TOTAL, Block, Column, fit_table, make_lines
-from planner.show.presenters.format_results import format_in_common_unit, label
+from planner.show.presenters.format_results import format_in_common_unit, label, number_cells
 from planner.sweeps.columns import (
     COST,
     TIME,
@@ -138,11 +137,6 @@ def _short_head(head: str) -> str:
     return head
 
 
-def _runs_cell(row: Row | None) -> str:
-    runs = math.nan if row is None else number_or_nan(row.get(RUNS))
-    return "-" if math.isnan(runs) else formatting.format_count(runs)
-
-
 def _best_columns(group: WorkloadGroup, rows: Mapping[str, Row]) -> Iterator[Column]:
     """Yield the columns of the recommended and best scenarios of one work."""
     chosen = [*rows.values()]
@@ -159,7 +153,7 @@ def _best_columns(group: WorkloadGroup, rows: Mapping[str, Row]) -> Iterator[Col
     if main == COST and any(column_of_measure(TIME, row) for row in chosen):
         times, _, head = _measure_cells(TIME, chosen)
         yield Column("days", times, _short_head(head))
-    yield Column("evidence", [*map(_runs_cell, chosen)], "runs")
+    yield Column("evidence", number_cells([row or {} for row in chosen], RUNS), "runs")
     prices = [number_or_nan(row.get("price_per_gpu_hour_usd")) for row in chosen]
     if any(map(math.isfinite, prices)):
         cells = ["-" if math.isnan(price) else f"{price:.2f}" for price in prices]
@@ -174,7 +168,7 @@ def _work_columns(groups: Sequence[WorkloadGroup]) -> Iterator[Column]:
     yield Column("gpus", gpus, "GPUs", numeric=False)
     costs = [format_measure(COST, row, False) if row else "-" for row in chosen]
     yield Column("money", costs, "cost")
-    yield Column("evidence", [*map(_runs_cell, chosen)], "runs")
+    yield Column("evidence", number_cells([row or {} for row in chosen], RUNS), "runs")
     times = [format_measure(TIME, row, False) if row else "-" for row in chosen]
     yield Column("days", times, "time")
     lowest = [group.best.get(COST) for group in groups]

@@ -32,11 +32,20 @@ from planner.question.names import FRAMEWORK
 from planner.question.terms import terms_about
 from planner.specs.file_cache import snapshot_files
 from planner.specs.model import ModelSpec
-from planner.validation.case_prediction import MEMORY, RATES, Case, Prediction, Range
 from planner.validation.inference.cases import impossible_layouts, inference_case, inference_choices
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.rl import impossible_steps, predict_rl_group, rl_case, rl_choices
-from planner.validation.run_tables import MEASURED, Run, Runs, TableKind
+from planner.validation.run_tables import (
+    MEASURED,
+    MEMORY,
+    RATES,
+    Case,
+    Prediction,
+    Range,
+    Run,
+    Runs,
+    TableKind,
+)
 from planner.validation.spec_library import OF_COLUMNS, Library, NotPredicted, spelled
 from planner.validation.training.cases import (
     impossible_training_layouts,

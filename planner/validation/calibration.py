@@ -26,11 +26,10 @@ from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
 from planner.specs.gpu import GpuSpec
 from planner.specs.spec_paths import SpecKind
 from planner.validation.accuracy import KINDS, THROUGHPUT
-from planner.validation.case_prediction import MEMORY, RATES, Case, Prediction
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.rl import RlCase, predict_rl_group, tuned
-from planner.validation.run_tables import Run, Runs, TableKind
+from planner.validation.run_tables import MEMORY, RATES, Case, Prediction, Run, Runs, TableKind
 from planner.validation.spec_library import Library, NotPredicted
 from planner.validation.training.cases import TrainingCase, predict_training_group
 

@@ -26,8 +26,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.software_profile import engine_on
 from planner.specs.training_workload import RlWorkload
-from planner.validation.case_prediction import MEMORY, Case, Prediction
-from planner.validation.run_tables import Run
+from planner.validation.run_tables import MEMORY, Case, Prediction, Run
 from planner.validation.spec_library import Library, NotPredicted, model_of, run_cluster
 from planner.workloads.rl.space import generating
 

@@ -40,7 +40,6 @@ from planner.question.names import (
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind
 from planner.validation.accuracy import ComparedRun, Progress, joined, kind_of, predict
-from planner.validation.case_prediction import Case
 from planner.validation.run_tables import (
     INFERENCE,
     MEASURED,
@@ -49,6 +48,7 @@ from planner.validation.run_tables import (
     SHIPPED_INFERENCE,
     SHIPPED_RL,
     TRAINING,
+    Case,
     Run,
     Runs,
     read_runs,

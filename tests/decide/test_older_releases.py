@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.decide.older_releases import older_misfit
+from planner.decide.near import older_misfit
 from planner.question.request import Request
 
 SERVED: dict[str, Any] = {"workload": "serve", "settings": {"concurrency": 4}}

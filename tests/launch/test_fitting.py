@@ -13,7 +13,7 @@ import pytest
 from planner.base.csv_cells import Value, number_or_nan
 from planner.decide.fitting import MEMORIES, changes_that_fit, gpus_that_fit
 from planner.decide.near import count_changed_parameters
-from planner.decide.suggestions.launch_changes import best_other_plan
+from planner.decide.suggestions.changes import best_other_plan
 from planner.errors import PlannerError
 from planner.question.request import Request
 from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan

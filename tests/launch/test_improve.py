@@ -11,7 +11,7 @@ import pytest
 
 import planner
 from planner.decide.near import TARGET_FIT_PROBABILITY
-from planner.decide.suggestions.launch_changes import (
+from planner.decide.suggestions.changes import (
     best_changes,
     best_other_plan,
     recommended_change,
@@ -147,7 +147,7 @@ def test_a_served_plan_is_not_made_slower_for_its_users() -> None:
 def test_where_no_change_fits_another_framework_may(
     profiles: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.decide.suggestions.launch_changes.relief_values", lambda *_: {})
+    monkeypatch.setattr("planner.decide.suggestions.changes.relief_values", lambda *_: {})
     monkeypatch.setattr("planner.decide.fitting.relief_values", lambda *_: {})
     request = Request(
         model="qwen3-8b", gpu="h100", num_gpus=8, framework="hf-trainer-bf16",

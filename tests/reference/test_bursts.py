@@ -28,8 +28,7 @@ from planner.show.presenters.load_check import (
 from planner.specs.arrivals import LOADS, Arrivals
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
-from planner.workloads.serving.measured_arrivals import measured_arrivals
-from planner.workloads.serving.traffic import shipped_lengths
+from planner.workloads.serving.traffic import measured_arrivals, shipped_lengths
 
 
 def times_of(variation: float, number: int, rate: float = 1.0, seed: int = 3) -> np.ndarray:

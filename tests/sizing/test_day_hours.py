@@ -10,6 +10,7 @@ import pytest
 
 import planner
 from planner.decide.sizing import day_search
+from planner.decide.sizing.autoscaling import LoadPeriod, LoadProfile
 from planner.decide.sizing.daily_schedule import DailySchedule, HourlyPrices, cheapest_base
 from planner.decide.sizing.day_search import (
     fleet_on_gpus,
@@ -18,7 +19,6 @@ from planner.decide.sizing.day_search import (
     schedule_periods,
 )
 from planner.decide.sizing.fleet import FeasiblePlan
-from planner.decide.sizing.load_profile import LoadPeriod, LoadProfile
 from planner.question.request import Request
 from planner.workloads.build_request import make_request
 from tests.reference.scalar_day import paid_hours, rises

@@ -14,11 +14,13 @@ import planner as planning
 from planner.decide.sizing.autoscaling import (
     DEFAULT_STARTUP,
     SCALE_DOWN_DELAY,
+    LoadPeriod,
+    LoadProfile,
     Startup,
     read_startup,
     size_autoscaled,
+    traced_load,
 )
-from planner.decide.sizing.load_profile import LoadPeriod, LoadProfile, traced_load
 from planner.errors import SearchSpaceError
 from planner.workloads.build_request import make_request
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 import planner
-from planner.decide.sizing.budget import read_budget
 from planner.decide.sizing.budget_search import BudgetSearch
+from planner.decide.sizing.size import read_budget
 from planner.errors import PlannerError, SearchSpaceError
 from planner.specs.operating_terms import api_prices
 

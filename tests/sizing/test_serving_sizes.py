@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import planner
+from planner.decide.sizing.autoscaling import read_load
 from planner.decide.sizing.daily_schedule import (
     DayPeriod,
     HourlyPrices,
@@ -16,7 +17,6 @@ from planner.decide.sizing.daily_schedule import (
     cheapest_base,
     day_cost,
 )
-from planner.decide.sizing.load_profile import read_load
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.optimize.problem import confidence_factor
 

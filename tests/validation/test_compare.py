@@ -17,7 +17,7 @@ from planner.validation.accuracy import (
     ranges,
     regrets,
 )
-from planner.validation.case_prediction import MEMORY, Prediction
+from planner.validation.run_tables import MEMORY, Prediction
 from planner.validation.training.cases import training_case
 
 

@@ -11,8 +11,7 @@ import pytest
 from draws import examples
 
 from planner.validation.accuracy import kind_of, predict, ranges
-from planner.validation.case_prediction import Prediction
-from planner.validation.run_tables import SHIPPED, Run, Runs, read_runs
+from planner.validation.run_tables import SHIPPED, Prediction, Run, Runs, read_runs
 from planner.validation.spec_library import Library
 
 LOADS: tuple[dict[str, str], ...] = (

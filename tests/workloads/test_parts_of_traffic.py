@@ -11,10 +11,10 @@ import pytest
 
 from planner.errors import SearchSpaceError, SpecError
 from planner.workloads.build_request import make_request, read_request
-from planner.workloads.serving.measured_arrivals import measured_arrivals
 from planner.workloads.serving.traffic import (
     LengthRange,
     arrivals_of,
+    measured_arrivals,
     prompts_of,
     read_range,
     shipped_lengths,

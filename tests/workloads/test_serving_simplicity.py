@@ -18,7 +18,7 @@ from planner.estimators.inference.batch_share import ServingInputs
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.tie_breaking import ComplexityTieBreaker
 from planner.question.request import Request
-from planner.workloads.complexity import (
+from planner.workloads.assumptions import (
     HIGHEST_LOAD,
     LONGEST_BATCH,
     batch_complexity,

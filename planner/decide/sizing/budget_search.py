@@ -11,7 +11,6 @@ from planner.base import formatting
 from planner.base.csv_cells import number_or_nan
 from planner.base.units import HOUR, KILOWATT
 from planner.decide.api_comparison import compare_with_apis
-from planner.decide.sizing.budget import POWER, BudgetResult
 from planner.decide.sizing.day_search import request_with_layout
 from planner.decide.sizing.fleet import (
     RATE,
@@ -26,6 +25,7 @@ from planner.decide.sizing.searches import (
     plan_with_fewest_gpus,
     serving_size,
 )
+from planner.decide.sizing.size import POWER, BudgetResult
 from planner.optimize.source import Candidates
 from planner.question.names import BUDGET
 from planner.question.request import Request

@@ -11,16 +11,18 @@ from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
 from planner.decide.sizing.autoscaling import (
+    HOURS,
     MAX_LATE_SHARE,
     SPARE_SHARES,
     Fleets,
+    LoadPeriod,
+    LoadProfile,
     ScaledFleet,
     ValueSpans,
     autoscaled_counts,
     size_autoscaled,
 )  # fmt: skip
 from planner.decide.sizing.fleet import FeasiblePlan
-from planner.decide.sizing.load_profile import HOURS, LoadPeriod, LoadProfile
 from planner.question.names import GPU, NUM_GPUS, REQUEST_RATE, REQUESTS_PER_S, TIME
 from planner.specs.price import TERMS
 

@@ -18,6 +18,7 @@ from planner.base.csv_cells import number_or_nan
 from planner.base.enums import Contract
 from planner.base.units import HOUR
 from planner.decide.sizing.autoscaling import (
+    LoadProfile,
     Startup,
     rolling_maximum,
 )  # fmt: skip
@@ -28,7 +29,6 @@ from planner.decide.sizing.daily_schedule import (
     cheapest_base,
 )
 from planner.decide.sizing.fleet import MORE_EFFICIENT, FeasiblePlan, gpus_of_workers
-from planner.decide.sizing.load_profile import LoadProfile
 from planner.decide.sizing.searches import Searches, best_plan_of_each_engine, plan_with_fewest_gpus
 from planner.errors import SearchSpaceError
 from planner.optimize.source import at_load

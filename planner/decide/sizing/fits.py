@@ -9,11 +9,10 @@ from planner.base import formatting
 from planner.base.csv_cells import number_or_nan
 from planner.decide.fitting import MEMORIES, MOST_GPUS, best_change_on_gpus
 from planner.decide.near import Change, MayBe
-from planner.decide.sizing.budget import POWER, Budget
+from planner.decide.sizing.autoscaling import LoadProfile
 from planner.decide.sizing.fleet import FeasiblePlan
-from planner.decide.sizing.load_profile import LoadProfile
 from planner.decide.sizing.searches import node_multiples, spaced_by_doubling
-from planner.decide.sizing.size import Size
+from planner.decide.sizing.size import POWER, Budget, Size
 from planner.decide.sizing.size_all import (
     Progress,
     Sizes,

@@ -10,9 +10,8 @@ from pathlib import Path
 from planner.base.arrays import first
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
-from planner.decide.sizing.autoscaling import Startup
+from planner.decide.sizing.autoscaling import LoadProfile, Startup, read_load
 from planner.decide.sizing.fleet import DEADLINES, RATE, FeasiblePlan, NearMiss, closest_reason
-from planner.decide.sizing.load_profile import LoadProfile, read_load
 from planner.decide.sizing.searches import Searches, node_multiples
 from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import with_default_confidence

@@ -24,15 +24,13 @@ from planner.decide.sizing.allocation import (
     base_gpus_and_cost,
     cheapest_allocation,
 )
-from planner.decide.sizing.autoscaling import AT_ONCE, Startup
-from planner.decide.sizing.budget import Budget
+from planner.decide.sizing.autoscaling import AT_ONCE, HOURS, Startup
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH, HourlyPrices
 from planner.decide.sizing.day_search import cheapest_contracts
 from planner.decide.sizing.fleet import FeasiblePlan
-from planner.decide.sizing.load_profile import HOURS
 from planner.decide.sizing.purchase import UNCHANGED, PriceChange
 from planner.decide.sizing.services import Job, JobPlan, Service, job_plans
-from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
+from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Budget, Size
 from planner.decide.sizing.size_all import (
     Progress,
     current_gpus,

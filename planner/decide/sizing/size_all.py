@@ -24,15 +24,13 @@ from planner.confidence.ranking import (
     expected_regrets,
     recommended_index,
 )
-from planner.decide.sizing.autoscaling import AT_ONCE, Startup
-from planner.decide.sizing.budget import POWER, Budget
+from planner.decide.sizing.autoscaling import AT_ONCE, LoadProfile, Startup
 from planner.decide.sizing.budget_search import BudgetSearch
 from planner.decide.sizing.day_search import daily_schedules
 from planner.decide.sizing.fleet import DEADLINES, rank_row_by_cost
-from planner.decide.sizing.load_profile import LoadProfile
 from planner.decide.sizing.purchase import UNCHANGED, PriceChange
 from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size, serving_size
-from planner.decide.sizing.size import DEFAULT_CONFIDENCE, GPUS_BY_CONFIDENCE, Size
+from planner.decide.sizing.size import DEFAULT_CONFIDENCE, GPUS_BY_CONFIDENCE, POWER, Budget, Size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.estimators.inference.shared_predictions import shared_predictions
 from planner.optimize.collector import value_or_none

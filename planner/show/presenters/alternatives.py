@@ -33,6 +33,7 @@ from planner.show.presenters.format_results import (
     format_result,
     format_scaled,
     label,
+    number_cells,
     number_of,
     result_cell,
     share,
@@ -287,11 +288,9 @@ def change_text(change: float) -> str:
 
 def _run_columns(rows: Sequence[ResultRow]) -> list[Column]:
     """Return the column of published runs of each row's software on its GPU, if known."""
-    runs = [number_of(row, RUNS) for row in rows]
-    if not any(map(math.isfinite, runs)):
+    if not any(math.isfinite(number_of(row, RUNS)) for row in rows):
         return []
-    texts = [formatting.format_count(n) if math.isfinite(n) else "-" for n in runs]
-    return [Column(RUNS, texts, "runs")]
+    return [Column(RUNS, number_cells(rows, RUNS), "runs")]
 
 
 def legend_lines(report: SearchReport, chosen: Alternatives) -> list[str]:

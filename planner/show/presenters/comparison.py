@@ -30,8 +30,8 @@ from planner.show.output_blocks import (
 from planner.show.presenters.explanation import predict_plan
 from planner.show.presenters.format_results import format_result, label, short_plan
 from planner.show.presenters.infeasible import infeasible_reason, where
+from planner.show.presenters.plan_report import recommended_of
 from planner.show.presenters.spec_numbers import scalar_fields, spec_table
-from planner.show.recommended_plan import recommended_of
 from planner.show.reports import (
     ComparedPlan,
     ComparedResult,

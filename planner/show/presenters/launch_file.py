@@ -15,7 +15,7 @@ from planner.base.formatting import format_probability
 from planner.decide.explain.largest_fit import largest_length
 from planner.decide.fitting import MoreGpus
 from planner.decide.near import Change
-from planner.decide.suggestions.launch_changes import Attempts
+from planner.decide.suggestions.changes import Attempts
 from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.launch import MANIFEST
 from planner.launch.read.hf_trainer.derive_settings import UNPACKED

@@ -27,9 +27,8 @@ from planner.show.presenters.format_results import label, number_of
 from planner.show.reports import ReplayResult
 from planner.workloads.make_plan import Plan
 from planner.workloads.serving.hit_rates import is_drawn
-from planner.workloads.serving.measured_arrivals import replica_of
 from planner.workloads.serving.replicas import Replicas
-from planner.workloads.serving.traffic import trace_of
+from planner.workloads.serving.traffic import replica_of, trace_of
 
 SHARES = (0.5, 0.9, 0.99)
 LATENCIES = terms_about("latency", "serve")

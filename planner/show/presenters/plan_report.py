@@ -1,9 +1,10 @@
-"""An answer about one plan as blocks: its verdict, its summary and its full report."""
+"""An answer about one plan as blocks: its verdict, summary and full report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from planner.base import formatting
@@ -13,12 +14,15 @@ from planner.confidence.intervals import Confidence
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.decide.assumptions import SensitiveAssumption, sensitive_assumptions
 from planner.decide.fitting import MEMORIES
-from planner.decide.older_releases import older_misfit
+from planner.decide.near import older_misfit
+from planner.errors import InfeasibleError
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.burst import Burst
+from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.problem import limit_rows, with_rate_limit
 from planner.optimize.result_columns import fit_probability, intervals
 from planner.optimize.source import Candidates, first_row
+from planner.question.request import Request
 from planner.question.terms import columns_about
 from planner.show.output_blocks import (
     BAD,
@@ -46,6 +50,7 @@ from planner.show.presenters.format_results import (
 from planner.show.presenters.infeasible import (
     assumed_blocks,
     defaults_blocks,
+    infeasible_message,
     join_or,
     misfit_verdict,
     question_blocks,
@@ -75,7 +80,14 @@ from planner.show.reports import (
     made_report,
     written_report,
 )
-from planner.workloads.make_plan import Plan
+from planner.workloads.make_plan import (
+    Plan,
+    evaluate,
+    make_plan,
+    make_single_plan,
+    with_assumption_notes,
+)
+from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
 _EVEN = 0.5
@@ -392,3 +404,31 @@ def _lines(lines: Sequence[str], most: int) -> Iterator[Block]:
     for line in lines:
         if line:
             yield make_lines(line, most=most)
+
+
+def recommended_of(request: Request) -> SavedPlan:
+    """Return the plan that the search of a request recommends.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
+    InfeasibleError if nothing fits.
+    """
+    plan = make_plan(request)
+    result = exhaustive_search(plan.problem)
+    if result.recommended is None:
+        raise InfeasibleError(infeasible_message(with_assumption_notes(plan, result), result))
+    return SavedPlan.of(plan, result.recommended.row)
+
+
+def evaluate_request(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
+    """Return the plan of a request and its prediction.
+
+    With ``is_open`` the layout is the recommended one.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    several configurations; InfeasibleError if the layout is open, and nothing fits.
+    """
+    chosen = request
+    if is_open:
+        chosen = replace(recommended_of(request).request(), constraints=request.constraints)
+    plan = make_single_plan(chosen)
+    return plan, evaluate(plan)

@@ -12,7 +12,7 @@ from planner.base.csv_cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.decide.fitting import options_that_raise_fit_probability
-from planner.decide.suggestions.cost_levers import faster_options
+from planner.decide.suggestions.changes import faster_options
 from planner.optimize.collector import full_rows, value_or_none
 from planner.optimize.recommendation import RECOMMENDATION_RULE
 from planner.optimize.result import Comparison, SearchResult
@@ -96,7 +96,7 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.saved_plan import SavedPlan, all_answers, non_default_parameters
 
 if TYPE_CHECKING:
-    from planner.decide.suggestions.cost_levers import CostLever
+    from planner.decide.suggestions.changes import CostLever
 
 _MAX_ASSUMED = 4
 _LINES, _ALL_LINES = 7, 1000

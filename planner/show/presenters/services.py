@@ -11,7 +11,6 @@ import numpy as np
 from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.units import HOUR, KILOWATT, YEAR
-from planner.decide.sizing.budget import Budget, BudgetResult
 from planner.decide.sizing.length_pools import ALL_PROMPTS, LengthPools
 from planner.decide.sizing.purchase import (
     UNCHANGED,
@@ -22,7 +21,7 @@ from planner.decide.sizing.purchase import (
     read_price_change,
 )
 from planner.decide.sizing.shared_services import SharedFleet
-from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
+from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Budget, BudgetResult, Size
 from planner.decide.sizing.size_all import Sizes
 from planner.show.output_blocks import (  # fmt: skip
     GAP,

@@ -171,10 +171,14 @@ def _format_gpus(size: Size, fleet: FeasiblePlan) -> str:
 
 
 def _format_fleet(size: Size, fleet: FeasiblePlan) -> str:
-    row = fleet.row
-    workload = workload_of_row(row)
-    layout = (workload.wording.format_brief or workload.wording.format_short)(row)
-    return f"{_format_gpus(size, fleet)}, {row[workload.profile_kind]}, {layout}"
+    software = fleet.row[workload_of_row(fleet.row).profile_kind]
+    return f"{_format_gpus(size, fleet)}, {software}, {layout_text(fleet.row)}"
+
+
+def layout_text(row: Row) -> str:
+    """Return the layout of a row in its shortest form."""
+    wording = workload_of_row(row).wording
+    return (wording.format_brief or wording.format_short)(row)
 
 
 def _sure_line(sizes: Sizes, best: Size, fleet: FeasiblePlan) -> str:
@@ -271,13 +275,7 @@ def assumed_lines(sizes: Sizes) -> list[str]:
 
 def screen_table(rows: Rows) -> Iterator[Block]:
     """Yield the table of the first screen, a row for each GPU, the lowest cost first."""
-    ordered = order_by_cost(rows)
-    recommended = ordered[0]
-    tied = {
-        id(row)
-        for row, is_tied in zip(ordered, are_tied_with_first(ordered), strict=True)
-        if is_tied
-    }
+    recommended = order_by_cost(rows)[0]
     shown = sorted(
         (row for row in rows if {FEWEST, CHEAPEST} & {*_choices(row)}), key=printed_cost_key
     )
@@ -287,9 +285,8 @@ def screen_table(rows: Rows) -> Iterator[Block]:
     signs = [
         "<" if row is recommended
         else "w" if has_widened and row.get(LIMITS_WIDENED)
-        else "~" if id(row) in tied
-        else ""
-        for row in shown
+        else "~" * is_tied
+        for row, is_tied in zip(shown, tied_rows(rows, shown), strict=True)
     ]  # fmt: skip
     indexes = [n for n in range(len(shown)) if n < ROWS or signs[n] == "<"]
     columns = [*_columns([shown[n] for n in indexes], [signs[n] for n in indexes])]
@@ -302,6 +299,17 @@ def screen_table(rows: Rows) -> Iterator[Block]:
         yield make_lines(marks + more)
     elif has_doubts:
         yield make_lines("? ask before signing: --full")
+
+
+def tied_rows(rows: Rows, shown: Rows = ()) -> list[bool]:
+    """Whether the cost of each row (or only those shown) is tied with the recommended one."""
+    ordered = order_by_cost(rows)
+    tied = {
+        id(row)
+        for row, is_tied in zip(ordered, are_tied_with_first(ordered), strict=True)
+        if is_tied
+    }
+    return [id(row) in tied for row in shown or rows]
 
 
 def _choices(row: Row) -> list[str]:
@@ -364,9 +372,8 @@ def _columns(rows: Rows, signs: Sequence[str]) -> Iterator[Column]:
         low, high = texts[len(rows) :: 2], texts[len(rows) + 1 :: 2]
         yield Column("range", ["-".join(pair) for pair in zip(low, high, strict=True)], "range")
     yield from _limit_columns(rows, number_of(rows[0], "confidence"))
-    runs = [number_or_nan(row.get(RUNS)) for row in rows]
-    if any(map(math.isfinite, runs)):
-        yield Column("runs", ["-" if math.isnan(n) else f"{n:,.0f}" for n in runs], "runs")
+    if any(math.isfinite(number_of(row, RUNS)) for row in rows):
+        yield Column("runs", number_cells(rows, RUNS), "runs")
 
 
 def gpu_count_columns(rows: Rows) -> Iterator[Column]:

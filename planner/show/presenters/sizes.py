@@ -17,7 +17,6 @@ from planner.decide.sizing.fleet import (
     RATE,
     SUFFIXES,
     FeasiblePlan,
-    are_tied_with_first,
     order_by_cost,
 )
 from planner.decide.sizing.purchase import other_precision, purchase_options
@@ -76,10 +75,12 @@ from planner.show.presenters.size_screen import (
     decision_lines,
     format_constraint,
     format_margin,
+    layout_text,
     limit_name,
     printed_cost_key,
     relaxed_lines,
     screen_table,
+    tied_rows,
 )
 from planner.show.presenters.uncertainty import format_regret, other_formats
 from planner.show.reports import ResultRow, SizeReport, written_report
@@ -189,17 +190,6 @@ def feasible_rows(report: SizeReport) -> list[ResultRow]:
 def recommended_row(rows: Sequence[ResultRow]) -> ResultRow:
     """Return the recommended one of the choices."""
     return order_by_cost(rows)[0]
-
-
-def tied_rows(rows: Rows) -> list[bool]:
-    """Return, per row, True if its cost is tied with that of the recommended row."""
-    ordered = order_by_cost(rows)
-    tied = {
-        id(row)
-        for row, is_tied in zip(ordered, are_tied_with_first(ordered), strict=True)
-        if is_tied
-    }
-    return [id(row) in tied for row in rows]
 
 
 def no_plan_lines(report: SizeReport) -> list[str]:
@@ -423,7 +413,7 @@ def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: f
     if fleet is None:
         return ""
     row, parts = fleet.row, [f"{title}: {fleet.num_gpus:,} x {_gpu_and_contract(size)}"]
-    parts.append(f"{row[workload_of_row(row).profile_kind]}, {_layout_text(row)}")
+    parts.append(f"{row[workload_of_row(row).profile_kind]}, {layout_text(row)}")
     if not fleet.is_proven:
         parts.append("not proven")
     for column in COSTS:
@@ -445,7 +435,7 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float, title: st
     row = day.peak.row
     min_gpus = min(hour.num_gpus for hour in day.hours)
     parts = [f"{title}: {_format_span(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
-    parts.append(f"at the peak {row['engine']}, {_layout_text(row)}")
+    parts.append(f"at the peak {row['engine']}, {layout_text(row)}")
     if math.isfinite(day.cost):
         request_cost = formatting.format_significant(1000 * day.cost / day.load.requests)
         parts += [
@@ -457,7 +447,7 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float, title: st
     other = size.day_of_fewest
     if other is None or other.order <= day.order:
         return
-    layout_text = _layout_text(other.peak.row)
+    layout = layout_text(other.peak.row)
     min_gpus = min(hour.num_gpus for hour in other.hours)
     difference = (
         f"{formatting.format_count(other.gpu_hours)} GPU-hours a day, not "
@@ -469,14 +459,9 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float, title: st
             f"{formatting.format_percent(other.cost / day.cost - 1)} more"
         )
     yield (
-        f"Fewest at the peak: {other.peak.row['engine']}, {layout_text}; "
+        f"Fewest at the peak: {other.peak.row['engine']}, {layout}; "
         f"{_format_span(min_gpus, other.peak.num_gpus)} GPUs over the day: {difference}"
     )
-
-
-def _layout_text(row: Row) -> str:
-    wording = workload_of_row(row).wording
-    return (wording.format_brief or wording.format_short)(row)
 
 
 def _format_span(low: float, high: float) -> str:

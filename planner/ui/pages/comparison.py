@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from planner.base import formatting
 from planner.base.enums import Contract
+from planner.decide.sizing.autoscaling import HOURS
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH
-from planner.decide.sizing.load_profile import HOURS
 from planner.decide.sizing.purchase import (
     UNCHANGED,
     PriceChange,

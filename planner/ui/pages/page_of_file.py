@@ -115,6 +115,7 @@ from planner.ui.pages.result_tables import (
     evidence,
     facts_section,
     figures,
+    format_gpus,
     format_price,
     front_chart,
     headline,
@@ -168,7 +169,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
         figures=figures(row, row_ends(row), [o.probability for o in report.recommended_limits]),
         evidence=evidence(report.recommended_sure.basis, row.get("evidence_runs")),
         answer=[
-            f"Recommended: {_format_gpus(row)}, {plan_of(workload, row)}.",
+            f"Recommended: {format_gpus(row)}, {plan_of(workload, row)}.",
             *notes,
             *other_plan_lines(report),
             *filter(None, [better_sentence(report)]),
@@ -189,10 +190,6 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
         ],
     )
     return with_glossary(page, workload.name)
-
-
-def _format_gpus(row: ResultRow) -> str:
-    return formatting.format_gpus_of_row(row)
 
 
 def _chart(report: SearchReport, chosen: Alternatives) -> RankingChart | None:

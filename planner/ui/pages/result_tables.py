@@ -419,7 +419,7 @@ def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
     """Return the answer as a sentence: the GPUs on which a model ``verb``, time and cost."""
     software = next((str(row[name]) for name in terms_about("software") if row.get(name)), "")
     contract = str(row.get("contract") or "")
-    gpus = f"{_format_gpus(row)}{f' {contract}' if contract not in ('', 'on-demand') else ''}"
+    gpus = f"{format_gpus(row)}{f' {contract}' if contract not in ('', 'on-demand') else ''}"
     where = f"{row.get('model') or 'It'} {verb} on {gpus}"
     statements = [
         phrase.format(format_result(name, row[name]))
@@ -521,10 +521,10 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
 def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     """Return the main values of a row as text by label, such as GPUs, plan and memory."""
     if not row.get("feasible", True):
-        return {"GPUs": _format_gpus(row), "no plan": str(row.get("reason") or "")}
+        return {"GPUs": format_gpus(row), "no plan": str(row.get("reason") or "")}
     if _GPUS not in row:  # a day, whose hours have plans
         return {name.replace("_", " "): format_result(name, value) for name, value in row.items()}
-    details = {"GPUs": _format_gpus(row), "plan": plan_of(workload, row)}
+    details = {"GPUs": format_gpus(row), "plan": plan_of(workload, row)}
     details |= {
         label(name): formatting.format_parameter(row[name]) for name in _BATCHES if row.get(name)
     }
@@ -537,7 +537,7 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     return details | {"price": format_price(row), "evidence": badge.text if badge else ""}
 
 
-def _format_gpus(row: AnyRow) -> str:
+def format_gpus(row: AnyRow) -> str:
     """Return a row's GPUs as text, ``8 x h100``; the GPU alone if the number is unknown."""
     count = number_of(row, _GPUS)
     return formatting.format_gpus_of_row(row) if math.isfinite(count) else str(row["gpu"])

@@ -42,9 +42,8 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, GGUF_BITS
 from planner.specs.serving_workload import MOST_DRAFTED, ServingWorkload
 from planner.specs.software_profile import engine_on, release_parts
-from planner.validation.case_prediction import Case
 from planner.validation.inference.deployments import Deployment, configurations, deployment
-from planner.validation.run_tables import SCHEDULED, MemoryKind, Run
+from planner.validation.run_tables import SCHEDULED, Case, MemoryKind, Run
 from planner.validation.spec_library import (
     Library,
     NotPredicted,

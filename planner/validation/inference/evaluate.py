@@ -31,10 +31,10 @@ from planner.estimators.inference.queueing_delay import OfferedLoad
 from planner.estimators.inference.serving_memory import ServingMemory, serving_memory
 from planner.estimators.inference.static_batch import static_batch
 from planner.formulas.draining import longest_answer_ratio
-from planner.validation.case_prediction import MEMORY, RATES, Prediction
 from planner.validation.inference.cases import MICRO_BATCHES, WAVES, InferenceCase, Mode, setting_of
 from planner.validation.inference.deployments import configurations
-from planner.workloads.serving.max_concurrency import with_filled_cache
+from planner.validation.run_tables import MEMORY, RATES, Prediction
+from planner.workloads.serving.replicas import with_filled_cache
 
 
 @record(kw_only=True)

@@ -26,14 +26,16 @@ from planner.logs.log_reader import (
 from planner.logs.rl_logs import LOGPROBS, REFIT
 from planner.question.terms import terms_about, terms_of
 from planner.validation.accuracy import KINDS, predict, ranges
-from planner.validation.case_prediction import MEMORY, RATES, Range
 from planner.validation.inference.cases import Mode
 from planner.validation.logs.predicted_run import STATIC, TRAIN, PredictedRun
 from planner.validation.run_tables import (
     INFERENCE,
+    MEMORY,
+    RATES,
     RL,
     TRAINING,
     ColumnType,
+    Range,
     Run,
     Runs,
     Schema,
@@ -594,8 +596,7 @@ def _at_load(reading: LogSummary, planned: PredictedRun) -> PredictedRun | None:
     answers: dict[str, Value] = {}
     varied = {name: facts[name] for name in _VARIATIONS if name in facts}
     if planned.pinned.workload != STATIC and (varied or "equal_lengths" in facts):
-        is_equal = bool(facts.get("equal_lengths"))
-        answers = {"equal_lengths": True} if is_equal else {**varied}
+        answers = {"equal_lengths": True} if facts.get("equal_lengths") else {**varied}
         if load[0] and "num_requests" in facts:
             answers["num_requests"] = round(facts["num_requests"])
     return planned.at_load(*load, answers) or planned.at_load(*load)
@@ -609,8 +610,8 @@ _OF_PLANS = {
 
 
 def _percentile(planned: PredictedRun | None, column: str, percent: int) -> Range | None:
-    stem = column.removesuffix("_s")
-    value = None if planned is None else planned.row.get(f"{stem}_p{percent}_s")
+    name = f"{column.removesuffix('_s')}_p{percent}_s"
+    value = None if planned is None else planned.row.get(name)
     return None if value is None else Range(value=float(value), low=math.nan, high=math.nan)
 
 
@@ -670,8 +671,7 @@ def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], t
 
 def _software(source: Any) -> str:
     """The name of the profile of a case or of a setting."""
-    profile = getattr(source, "framework", None) or source.engine
-    return str(profile.name)
+    return str((getattr(source, "framework", None) or source.engine).name)
 
 
 def _about_row(

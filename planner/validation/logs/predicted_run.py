@@ -18,8 +18,7 @@ from planner.optimize.result_columns import intervals
 from planner.optimize.source import first_row
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
-from planner.validation.case_prediction import Range
-from planner.validation.run_tables import MemoryKind
+from planner.validation.run_tables import MemoryKind, Range
 from planner.validation.spec_library import Library
 from planner.workloads.make_plan import evaluate, make_single_plan
 from planner.workloads.saved_plan import PLAN_FILE, SavedPlan

@@ -50,8 +50,7 @@ from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.serving_workload import with_mtp
 from planner.specs.training_workload import USUAL_DEVIATION, TrainingWorkload, layers_of_chunks
 from planner.specs.validated import ValidationErrors
-from planner.validation.case_prediction import MEMORY, Case, Prediction
-from planner.validation.run_tables import MemoryKind, Run
+from planner.validation.run_tables import MEMORY, Case, MemoryKind, Prediction, Run
 from planner.validation.spec_library import Library, NotPredicted, model_of, run_cluster
 from planner.validation.training.layouts import ONCE_PER_NODE, Layout, LayoutChoice, layouts, since
 

@@ -59,14 +59,14 @@ from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import terms_of
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.training_workload import AdapterSetup
-from planner.workloads.complexity import packed
+from planner.workloads.assumptions import packed
 from planner.workloads.prediction_confidence import training_memory_errors
 from planner.workloads.serving.wording import timed_inference
 from planner.workloads.timed_steps import ALL_MODULES, TimedPart, TimedStep
 from planner.workloads.training.question import (
     format_adapter,
 )
-from planner.workloads.training.wording import timed_training
+from planner.workloads.training.workload import timed_training
 from planner.workloads.workload import Quantity, format_parameter_column, repeated, term_columns
 
 _BLOCK_ROWS = 2**20

@@ -47,7 +47,7 @@ from planner.optimize.problem import limit_on_predictions
 from planner.optimize.source import Block, Columns, Need
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
-from planner.workloads.complexity import pool_complexity
+from planner.workloads.assumptions import pool_complexity
 from planner.workloads.serving.prefill_decode_search import (
     PrefillDecodeSpace,
     headroom,

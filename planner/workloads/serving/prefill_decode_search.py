@@ -27,7 +27,7 @@ from planner.estimators.inference.prefix_hits import ReplicaLoad, prefixes_at, s
 from planner.optimize.goals import Constraint, Objective
 from planner.optimize.pareto import pareto_front
 from planner.question.terms import terms_about
-from planner.workloads.serving.max_concurrency import with_filled_cache
+from planner.workloads.serving.replicas import with_filled_cache
 from planner.workloads.serving.results import rounded_up
 
 _EVERY_WAY_UP_TO = 4096

@@ -21,11 +21,10 @@ from planner.optimize.source import Column, Source
 from planner.specs.catalogue import in_format, stored_types
 from planner.specs.gpu import GpuSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
-from planner.workloads.serving.max_concurrency import LARGEST_BATCH
 from planner.workloads.serving.prefill_decode_pools import PrefillDecodeSource
 from planner.workloads.serving.prefill_decode_search import numbers_that_fill, one_each
 from planner.workloads.serving.question import format_weight_formats
-from planner.workloads.serving.replicas import Replicas, ReplicaSource
+from planner.workloads.serving.replicas import LARGEST_BATCH, Replicas, ReplicaSource
 from planner.workloads.serving.results import Deployments
 from planner.workloads.workload import Evaluation, HardwareScenario
 

@@ -48,10 +48,9 @@ from planner.specs.model import ModelSpec
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.search_space import SearchSpace
 from planner.specs.software_profile import engine_on
-from planner.workloads.complexity import batch_complexity
+from planner.workloads.assumptions import batch_complexity
 from planner.workloads.prediction_confidence import serving_share
 from planner.workloads.priced_hardware import PricedHardware
-from planner.workloads.serving.max_concurrency import max_concurrency
 from planner.workloads.serving.prefill_decode_pools import PrefillDecodeSource
 from planner.workloads.serving.prefill_decode_search import PrefillDecodeSpace
 from planner.workloads.serving.question import (
@@ -62,7 +61,7 @@ from planner.workloads.serving.question import (
     serving_slowdown,
     with_options,
 )
-from planner.workloads.serving.replicas import ReplicaSource
+from planner.workloads.serving.replicas import ReplicaSource, max_concurrency
 from planner.workloads.serving.results import (
     AGGREGATED,
     DISAGGREGATED,

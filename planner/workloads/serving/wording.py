@@ -34,9 +34,8 @@ from planner.workloads.assumptions import (
     open_parameters,
 )
 from planner.workloads.image_inputs import format_served_images
-from planner.workloads.serving.max_concurrency import at_max_concurrency, max_concurrency
 from planner.workloads.serving.prefill_decode_pools import PrefillDecodeDeployments
-from planner.workloads.serving.replicas import Replicas
+from planner.workloads.serving.replicas import Replicas, at_max_concurrency, max_concurrency
 from planner.workloads.serving.results import as_candidates
 from planner.workloads.serving.space import Batches
 from planner.workloads.timed_steps import ALL_MODULES, TimedPart, TimedStep, merge_parts

@@ -37,7 +37,7 @@ from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import terms_about
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
-from planner.workloads.complexity import ComplexityLevel, packed, total
+from planner.workloads.assumptions import ComplexityLevel, packed, total
 from planner.workloads.prediction_confidence import (
     training_confidence,
     training_memory_errors,

@@ -1,23 +1,39 @@
-"""Training as a workload."""
+"""The training workload, and the texts of its results."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from planner.base.arrays import first
 from planner.base.csv_cells import Value
 from planner.base.enums import (
     AdapterKind,
+    AdapterTargets,
+    ComputePrecision,
 )
+from planner.base.formatting import format_large
 from planner.base.software_enums import AttentionKernel, LossKernel
 from planner.configurations.configuration_tables import (
     DEGREES,
     SHOWN_COLUMNS,
+    TrainingConfigurations,
     format_layout,
+    format_value,
 )
+from planner.configurations.training_rules import unsupported
 from planner.estimators.ideal_hardware import ideal_framework
-from planner.optimize.source import Source
-from planner.question.terms import terms_about
+from planner.estimators.training.flat_step import TENSOR_PARALLEL
+from planner.estimators.training.flops import adapter_parameter_count
+from planner.estimators.training.micro_batch_share import TrainingInputs
+from planner.estimators.training.step_time import StepTime
+from planner.estimators.training.training_estimate import Estimate
+from planner.optimize.source import Candidates, Source
+from planner.question.terms import terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
+from planner.specs.model import ModelSpec
 from planner.specs.training_workload import TrainingWorkload
 from planner.workloads.assumptions import (
     Assumption,
@@ -26,14 +42,19 @@ from planner.workloads.assumptions import (
     open_network,
     open_parameters,
 )
-from planner.workloads.image_inputs import image_answers
+from planner.workloads.image_inputs import format_trained_images, image_answers
+from planner.workloads.timed_steps import ALL_MODULES, TimedPart, TimedStep, merge_parts
 from planner.workloads.training.question import (
     SINGLE,
     adapter_answers,
+    format_adapter,
+    format_expert_adapters,
+    format_objective,
     make_training_question,
     objective_answers,
     sample_answers,
 )
+from planner.workloads.training.results import TrainingRuns
 from planner.workloads.training.space import (
     IN_CHUNKS,
     UNDER_PADDING,
@@ -45,19 +66,135 @@ from planner.workloads.training.space import (
     training_inputs,
     training_sources,
 )
-from planner.workloads.training.wording import (
-    format_broken_options,
-    format_short,
-    position_warnings,
-    question_lines,
-    results,
-    training_steps,
-)
 from planner.workloads.workload import (
     ResultWording,
     Workload,
     evaluate_single,
 )
+
+
+def question_lines(inputs: TrainingInputs) -> list[str]:
+    """Lines on the trained LoRA adapters, passes of preference samples, and images."""
+    work = inputs.workload
+    lines = [*format_objective(work), *format_trained_images(inputs.model, work)]
+    if not work.is_frozen:
+        return lines
+    count = format_large(adapter_parameter_count(inputs))
+    adapters = format_adapter(work)
+    if inputs.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
+        adapters += f", {format_expert_adapters(work)}" if work.adapter.is_low_rank else ""
+    return [f"{adapters}: {count} parameters trained", *lines]
+
+
+def format_short(row: Mapping[str, object]) -> str:
+    """The values of a row that differ from the simplest, as ``--set`` takes them."""
+    return " ".join(
+        f"{name}={str(row[name]).lower()}"
+        for name, term in terms_of("train", "parameter").items()
+        if not term.option and row[name] != term.default_value
+    )
+
+
+def format_broken_options(candidates: Candidates, rule: str) -> str:
+    """The options of a configuration that the framework does not support, as text."""
+    c, inputs = candidates.configurations, training_inputs(candidates.source)
+    if not isinstance(c, TrainingConfigurations):
+        raise TypeError(f"{candidates!r} is not training.")
+    if rule == "attention_kernel":
+        kernel = format_value(rule, np.ravel(c.attention_kernel)[0])
+        return f"{kernel} on {inputs.machine.gpu.name}"
+    if rule == "precision":
+        gpu = inputs.machine.gpu
+        supported = ", ".join(code for code in ComputePrecision.words() if code in gpu.peak_flops)
+        return f"{format_value(rule, np.ravel(c.precision)[0])}; {gpu.name} has {supported}"
+    if rule != "framework":
+        return ""
+    violations = unsupported(c, inputs.framework)
+    options = ", ".join(
+        f"{option}={format_value(option, np.ravel(getattr(c, option))[0])}"
+        for option, is_unsupported in violations.items()
+        if np.any(is_unsupported)
+    )
+    version = inputs.framework.checked_version
+    return f"{options} ({version} was checked)" if version and options else options
+
+
+def results(counts: Sequence[int]) -> tuple[str, ...]:
+    """The further columns of the front, for these numbers of GPUs."""
+    several = ("tokens_per_s",) if len(counts) > 1 else ()
+    names = ("step_time_s", "model_flops_utilization", "peak_memory_gib")
+    return (*names, *several, "tokens_per_s_per_gpu")
+
+
+def position_warnings(model: ModelSpec, sequence_length: int) -> list[str]:
+    """A warning if sequences are longer than the model's trained positions; else empty."""
+    max_positions = model.max_position_embeddings
+    if max_positions is None or sequence_length <= max_positions:
+        return []
+    return [
+        f"Sequences of {sequence_length:,} tokens are beyond the {max_positions:,} positions that "
+        f"{model.name} was trained with."
+    ]
+
+
+def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
+    """The timed training step under the name ``step``; empty for other candidates."""
+    if not isinstance(runs, TrainingRuns):
+        return {}
+    if runs.estimate.is_flat:
+        parts = merge_parts(_flat_parts(runs.estimate))
+        return {"step": TimedStep(seconds=first(runs.step_time), parts=parts)}
+    return {"step": timed_training(runs.estimate.time)}
+
+
+def _flat_parts(estimate: Estimate) -> Iterator[TimedPart]:
+    """Yield the seconds of each module of a step if the user sets a FLOPS efficiency."""
+    works = [
+        work
+        for operator, _ in estimate.time.operator_times()
+        if operator.part == TENSOR_PARALLEL
+        for work in operator.works
+    ]
+    for name, seconds in estimate.flat_modules.items():
+        terms = {term: first(value) for term, value in seconds.items()}
+        is_sent = name == TENSOR_PARALLEL
+        part = TENSOR_PARALLEL if is_sent else "flops_efficiency"
+        yield TimedPart.of(name, name, terms, works if is_sent else (), part=part)
+
+
+def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
+    """An optimizer step part by part, as a step of a ``kind``."""
+    parts = merge_parts((*_operators(time), *_remaining_parts(time, kind)))
+    return TimedStep(seconds=first(time.total), parts=parts)
+
+
+def _operators(time: StepTime) -> Iterator[TimedPart]:
+    """Yield the seconds of each operator of a training step, by time term."""
+    for operator, seconds in time.operator_times():
+        terms = {name: first(value) for name, value in seconds.items()}
+        if operator.part != "compute":
+            terms = {operator.part: sum(terms.values())}
+        yield TimedPart.of(
+            operator.name, operator.module, terms, operator.works, part=operator.part
+        )
+
+
+def _remaining_parts(time: StepTime, kind: str) -> Iterator[TimedPart]:
+    """Yield the seconds of each part of the step that belongs to no operator.
+
+    Forward passes of a reference model run the kernels of the other forward passes.
+    """
+    in_operators: dict[str, float] = {}
+    for part in _operators(time):
+        for term, seconds in part.terms.items():
+            in_operators[term] = in_operators.get(term, 0.0) + seconds
+    for name, value in time.parts().items():
+        rest = first(value) - in_operators.get(name, 0.0)
+        if abs(rest) > 1e-9 * first(value):
+            works = time.works.get(name, ())
+            like = kind if name == "reference" and not works else ""
+            yield TimedPart.of(name, ALL_MODULES, {name: rest}, works, part=name, like=like)
+
 
 _FRONT = ("throughput", "memory_headroom")
 

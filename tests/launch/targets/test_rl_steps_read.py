@@ -7,7 +7,7 @@ import pytest
 from rows import each
 
 import planner
-from planner.decide.suggestions.launch_changes import allowed_changes, best_changes
+from planner.decide.suggestions.changes import allowed_changes, best_changes
 from planner.errors import PlannerError
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.launch_file import LaunchFile, evaluate_launch, full_row

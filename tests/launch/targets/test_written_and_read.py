@@ -24,7 +24,7 @@ from planner.launch.write.write_launch import (
     save_launch,
 )
 from planner.question.request import Request
-from planner.show.recommended_plan import recommended_of
+from planner.show.presenters.plan_report import recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.registry import workload_of
