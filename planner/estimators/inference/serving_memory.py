@@ -227,8 +227,8 @@ def _graph_bytes(inputs: ServingInputs, c: ServingConfigurations) -> Numeric:
 def _captured_graphs(seqs: Numeric) -> FloatArray:
     """Return vLLM's graphs: of pieces up to twice the sequences, of whole steps up to these."""
     pieces = np.searchsorted(_GRAPH_SIZES, np.minimum(2 * np.ceil(seqs), 512), side="right")
-    whole = np.searchsorted(_GRAPH_SIZES, np.ceil(seqs), side="right")
-    return np.asarray(pieces + whole, dtype=float)
+    steps = np.searchsorted(_GRAPH_SIZES, np.ceil(seqs), side="right")
+    return np.asarray(pieces + steps, dtype=float)
 
 
 def usable_bytes(
