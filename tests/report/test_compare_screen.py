@@ -69,7 +69,7 @@ def test_sentences_of_a_comparison_are_those_of_its_table(
             assert f"{'ABC'[result['best']]} is best in " in text
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("words", SIZED, ids=lambda words: "-".join(words[1:4]))
 def test_a_size_recommends_the_marked_row_and_counts_more_gpus_to_be_surer(
     planner: Any, words: tuple[str, ...]

@@ -119,7 +119,7 @@ PRESENTERS = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRESENTED)
 def test_a_file_is_presented_as_the_command_does(written, planner, name):
     kind, *words = COMMANDS[name]

@@ -162,6 +162,7 @@ for _ in run_on_workers(lambda n: bytes(10 * 2**21), range(9), 2):
 """
 
 
+@pytest.mark.slow
 def test_work_ends_while_workers_send_large_results():
     """A result that was cut off while it was sent would be waited for without end."""
     done = subprocess.run([sys.executable, "-c", _LARGE], capture_output=True, timeout=PATIENCE_S)

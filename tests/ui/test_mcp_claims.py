@@ -48,7 +48,7 @@ def pool() -> Iterator[Any]:
     made.close()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("command", "fields"), QUESTIONS, ids=lambda part: str(part)[:60])
 def test_claims_agree_with_the_numbers(pool: Any, command: str, fields: dict[str, object]) -> None:
     (answer,) = in_process(pool, {command: fields}).values()

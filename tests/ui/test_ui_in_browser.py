@@ -115,6 +115,7 @@ def test_answers_follow_what_is_typed_and_an_earlier_question_is_cancelled(opene
     until(lambda: not served.pool._running and not served.pool._waiting)
 
 
+@pytest.mark.slow
 def test_a_slider_moves_the_plan_and_an_answer_is_saved(opened, address):
     page = opened(f"{address}/explain?model=llama-7b&num_gpus=8&settings=zero%3D1")
     _wait_for(page, _ANSWERED)
@@ -135,6 +136,7 @@ def test_a_slider_moves_the_plan_and_an_answer_is_saved(opened, address):
     assert page.locator("#saved").is_hidden()
 
 
+@pytest.mark.slow
 def test_a_script_is_uploaded_and_own_prices_are_kept_with_the_question(opened, address, tmp_path):
     script = tmp_path / "serve.sh"
     script.write_text("vllm serve meta-llama/Llama-3.1-8B --max-model-len 8192\n")

@@ -60,6 +60,7 @@ def test_the_rules_accept_vendors_layouts(found: list[Compared]) -> None:
     assert len(found) - len(refused) >= ACCEPTED
 
 
+@pytest.mark.slow
 def test_vendors_layouts_are_said_to_fit(found: list[Compared]) -> None:
     assert sum(not one.broken for one in found) >= FITTING
 

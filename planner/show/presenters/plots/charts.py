@@ -403,7 +403,7 @@ def draw_day(picture: Picture, title: str, day: DailySchedule) -> None:
         }
         above.set(ylabel="requests/s", ylim=(0, None))
         below.set(ylabel="GPUs", ylim=(0, 1.08 * day.peak.num_gpus), xlabel=f"time [{unit}]")
-        below.yaxis.get_major_locator().set_params(integer=True)
+        below.locator_params(axis="y", integer=True)
         below.set_xlim(0, scale * load.hours)
         canvas.legend([*drawn.values()], [*drawn])
 
