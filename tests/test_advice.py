@@ -41,6 +41,7 @@ def test_limits_are_rounded_away_from_what_was_found(name, value, option, bound)
     assert found == (option, pytest.approx(bound))
 
 
+@pytest.mark.slow
 def test_a_rate_that_is_too_much_asks_for_sizing():
     asked = Request(
         workload="serve", model="llama-3.1-8b", gpu="h100", engine="vllm", mode="aggregated",

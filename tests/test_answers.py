@@ -124,6 +124,7 @@ def test_an_estimate_shows_itself() -> None:
     assert {"step_time_low_s", "sequence_length"} <= set(found.to_frame())
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     # What helps is told below it, and takes longer to find out.
     monkeypatch.setattr("planner.show.presenters.infeasible.suggest_feasible", lambda *asked: [])

@@ -120,6 +120,7 @@ def test_what_a_contract_changes_is_the_same_everywhere(asked: dict[str, Any]) -
         assert lever.change == pytest.approx(estimated[column] / explained.row[column] - 1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("asked", [TRAIN, RL, SERVE], ids=["train", "rl", "serve"])
 def test_a_search_compares_contracts_by_cost(asked: dict[str, Any]) -> None:
     """Of each contract the plan is the one that a search under it alone finds, the best first."""
@@ -162,6 +163,7 @@ def test_contracts_of_which_nobody_sells_a_gpu_are_left_out() -> None:
         planning.search(**{**TRAIN, "gpu": "h800-sxm-80gb"}, contract=("spot", "owned"))
 
 
+@pytest.mark.slow
 def test_a_price_is_of_the_rented_contract_alone() -> None:
     """At 2 USD an hour on demand, 64 GPUs; those that are owned cost what they did."""
     several = ("on-demand", "owned")

@@ -144,6 +144,7 @@ def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
 
 
+@pytest.mark.slow
 def test_a_command_warns_and_runs(with_another: dict[str, str], tmp_path: Path) -> None:
     for _ in range(2):  # found out, and kept
         ran = run(with_another, "specs", "list")

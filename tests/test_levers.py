@@ -84,6 +84,7 @@ def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all(
     assert not any(name == "number of GPUs" for name, _ in found(several))
 
 
+@pytest.mark.slow
 def test_caches_of_prefixes_are_levers_that_say_what_they_find(
     of_serving: dict[tuple[str, str], CostLever],
 ) -> None:

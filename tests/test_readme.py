@@ -386,6 +386,7 @@ def test_the_readme_shows_the_runs_that_no_fit_saw_first() -> None:
         assert cells == known[name, figure], name
 
 
+@pytest.mark.slow
 def test_the_known_runs_of_the_readme_are_predicted_so() -> None:
     import make_accuracy
 

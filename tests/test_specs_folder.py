@@ -103,6 +103,7 @@ def step_time(folder: Path | None) -> float:
     return float(found.estimate.step_time[0])
 
 
+@pytest.mark.slow
 def test_requests_in_threads_do_not_meet(mine: Path) -> None:
     folders = [mine, None] * 4
     alone = {folder: step_time(folder) for folder in (mine, None)}

@@ -161,6 +161,7 @@ def literals(names):
             yield name, line, sorted(words & names)
 
 
+@pytest.mark.slow
 def test_no_module_lists_the_parameters_again():
     """Three or more parameters of training in one literal are a second list of them."""
     parameters = set(terms_of("train", "parameter")) - set(terms_of("serve", "parameter"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 ON_ONE = ("estimate", "--model", "llama-2-7b", "--gpus", "1", "--global-batch-size", "8")
 
 
@@ -27,6 +29,7 @@ def test_pre_training_mentions_no_adapter(planner):
     assert "adapter" not in out
 
 
+@pytest.mark.slow
 def test_search_of_adapters_can_be_reproduced(planner, tmp_path):
     path = tmp_path / "rows.json"
     asked = ("--adapter", "qlora", "--lora-rank", "8", "--lora-targets", "all-linear")

@@ -103,6 +103,7 @@ def test_what_it_does_not_go_with(planner):
     assert "--compare-api needs the report or --json" in ran.err
 
 
+@pytest.mark.slow
 def test_a_faulty_list_is_told_before_the_search_with_every_fault(
     planner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -44,6 +44,7 @@ def command_of(front: str) -> list[str]:
     return command[1].replace("\\\n", " ").split()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("layers", ["0", "1"])
 def test_the_command_under_a_front_repeats_the_recommended_plan(planner, tmp_path, layers):
     chosen = ("recompute=full", f"recompute_num_layers={layers}")

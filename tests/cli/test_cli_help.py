@@ -196,6 +196,7 @@ def test_short_names_and_numbers_with_letters(planner, tmp_path):
     assert rows[0] == rows[1]
 
 
+@pytest.mark.slow
 def test_shares_in_percent(planner):
     words = ("estimate", "--workload", "serve", "--model", "llama-7b", "--gpus", "1", "--gpu",
              "h100", "--prefix-cache-hit-rate")  # fmt: skip

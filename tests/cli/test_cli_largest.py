@@ -47,6 +47,7 @@ def test_json_has_rows(planner):
     assert told["manifest"]["command"].startswith("planner max-batch")
 
 
+@pytest.mark.slow
 def test_of_a_plan_file_with_a_limit(planner, tmp_path):
     path = tmp_path / "plan.toml"
     planner("search", *SMALL, "--save-plan", path, "--quiet")

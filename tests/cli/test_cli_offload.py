@@ -33,6 +33,7 @@ def test_a_host_without_room_is_named_with_what_would_fit(planner):
     assert planner(*OFFLOADED, "--set", f"concurrency={fits + 1}").exit_code != 0
 
 
+@pytest.mark.slow
 def test_a_search_rejects_plans_beyond_the_host_memory(planner, tmp_path):
     path = tmp_path / "all.csv"
     search = (

@@ -92,6 +92,7 @@ def test_csv_holds_the_front_and_its_manifest_stands_beside(planner, tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["front.csv", "front.manifest.json"]
 
 
+@pytest.mark.slow
 def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
     """A GPU that is as good as given away, which no published run of the software is on."""
     path = tmp_path / "found.json"
@@ -119,6 +120,7 @@ def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
     assert "Rule: " in even_out
 
 
+@pytest.mark.slow
 def test_the_headline_says_how_surely_limits_hold(planner):
     asked = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100",
              "--engine", "vllm", "--mode", "aggregated", "--request-rate", "20")  # fmt: skip
@@ -261,6 +263,7 @@ def test_a_file_of_rows_marks_the_recommended_plan(planner, tmp_path):
     assert document["recommended_row"].items() <= rows[0].items()
 
 
+@pytest.mark.slow
 def test_a_recommended_plan_of_the_front_stands_first_with_its_rank(planner, tmp_path):
     path = tmp_path / "r.json"
     asked = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2")

@@ -24,6 +24,7 @@ ONE = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_report_names_the_question_both_modes_and_the_best(planner):
     ran = planner(*SERVE[:-2], "--full", "--ttft", "1000ms", "--tpot", "40ms")
     assert ran.exit_code == 0
@@ -274,6 +275,7 @@ def test_a_batch_too_large_names_one_that_fits(planner):
     assert planner(*INFER, "--set", f"concurrency={fits[1]}").exit_code == 0
 
 
+@pytest.mark.slow
 def test_sizing_ends_where_the_user_says(planner):
     words = ("search", "--workload", "serve", "--model", "llama-2-7b", "--gpu", "h100", "--quiet")
     words = (*words, "--engine", "vllm", "--mode", "aggregated")
@@ -309,6 +311,7 @@ def test_a_lack_of_room_is_not_said_to_fit(planner):
     assert "% likely" not in told
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["estimate", "search"])
 def test_the_first_lines_say_how_surely_a_stated_rate_is_carried(planner, command):
     words = [command, *SERVE[1:9], "--engine", "vllm", "--request-rate", "2"]

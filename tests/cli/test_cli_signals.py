@@ -173,7 +173,7 @@ STREAMS = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize(
     ("arguments", "redirection", "exit_code", "reason"), STREAMS.values(), ids=STREAMS.keys()

@@ -66,6 +66,7 @@ def test_a_service_is_sized_by_its_rate(planner):
     assert "at 90 %" not in plain.out
 
 
+@pytest.mark.slow
 def test_rows_go_to_files(planner, tmp_path):
     csv, document = tmp_path / "sizes.csv", tmp_path / "sizes.json"
     ran = planner(

@@ -66,6 +66,7 @@ def test_it_starts_with_the_length_that_is_named(planner, tmp_path: Path) -> Non
         assert planner("estimate", "--from", path, *ASKED).exit_code == code
 
 
+@pytest.mark.slow
 def test_a_length_that_the_cache_holds_by_little_may_not_start(planner, tmp_path: Path) -> None:
     command = "vllm serve meta-llama/Llama-3.1-8B"
     asked = (*ASKED, "--confidence", "0.9")

@@ -84,6 +84,7 @@ def test_a_release_that_is_given_has_its_profile(engine, version, profile) -> No
     assert found.source.profile == profile
 
 
+@pytest.mark.slow
 def test_a_release_beside_a_file_replaces_that_of_the_file(planner: Any, tmp_path: Any) -> None:
     file = tmp_path / "serve.sh"
     file.write_text(

@@ -121,6 +121,7 @@ def test_requests_longer_than_the_engine_takes_are_refused() -> None:
         make_single_plan(asked(max_model_len=1500))
 
 
+@pytest.mark.slow
 def test_a_longer_answer_never_fits_where_a_shorter_does_not() -> None:
     fits = []
     for output_tokens in range(20_000, 34_000, 100):

@@ -104,6 +104,7 @@ def test_the_faster_they_come_the_longer_they_wait():
     assert waits[-1] > 5 * waits[0]
 
 
+@pytest.mark.slow
 def test_many_requests_below_the_capacity_are_as_those_without_an_end():
     for rate in (2.0, 10.0, 18.0):
         ends, lasts = row(request_rate=rate, num_requests=10**7), row(request_rate=rate)

@@ -53,6 +53,7 @@ def test_near_plans_are_ties():
     assert not against(mbs=1, recompute="full").difference.is_tie
 
 
+@pytest.mark.slow
 def test_a_broken_rule_is_told_in_words():
     found = against(tp=3)
     assert "divide the number of GPUs" in found.difference.other.reason
@@ -73,6 +74,7 @@ def test_what_framework_cannot_do_is_named():
     assert "zero_stage=3" in found.difference.other.reason
 
 
+@pytest.mark.slow
 def test_the_same_plan_differs_in_nothing():
     found = against(tp=8).difference
     assert found.settings == {}
@@ -80,6 +82,7 @@ def test_the_same_plan_differs_in_nothing():
     assert against(tp=8).to_dict()["against"]["sentences"] == ["Changed: nothing."]
 
 
+@pytest.mark.slow
 def test_serving_is_compared_step_by_step():
     found = planner.explain(
         workload="serve",

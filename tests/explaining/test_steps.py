@@ -199,6 +199,7 @@ def test_nothing_is_faster_than_its_roofline():
                 assert one.roofline_share <= 1.05, (name, one.title)
 
 
+@pytest.mark.slow
 def test_a_part_beyond_its_roofline_says_which_fitted_share_is():
     """0.9132 of the bandwidth of an H100 as measured, times 1.3 of vLLM's profile, is 1.19."""
     found = planner.explain(

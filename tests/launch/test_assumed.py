@@ -180,6 +180,7 @@ def test_the_model_alone_is_asked_for(planner: Command, tmp_path: Path) -> None:
     assert planner("estimate", "--from", path, "--model", "llama-3.2-1b").exit_code == 0
 
 
+@pytest.mark.slow
 def test_an_answer_says_what_it_assumes_and_shows_other_numbers(
     planner: Command, tmp_path: Path
 ) -> None:
@@ -418,6 +419,7 @@ def test_a_batch_smaller_than_a_node_is_taken_on_fewer_gpus(tmp_path: Path) -> N
     assert found.imported.values["adapter"] == "lora"
 
 
+@pytest.mark.slow
 def test_a_layout_from_outside_is_the_widest_where_none_fits(tmp_path: Path) -> None:
     """812 GB of weights are more than 8 H100 have; degrees up to 8 are tried."""
     text = "vllm serve meta-llama/Llama-3.1-405B-Instruct --tensor-parallel-size $TP\n"

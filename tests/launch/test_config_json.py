@@ -17,6 +17,7 @@ _SPECS = Path(__file__).parents[2] / "planner" / "model_specs"
 _NAMES = [path.stem for path in sorted(_SPECS.glob("*.toml"))]
 
 
+@pytest.mark.slow
 def test_every_config_reads_back_to_its_model(tmp_path: Path) -> None:
     families: Counter[str] = Counter()
     for name in _NAMES:

@@ -46,6 +46,7 @@ def test_twice_the_gpus_of_a_file_are_heeded_or_refused(case: Case) -> None:
     _is_heeded(case, None)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     "case", [case for case in READ if case.target in OF_STEPS], ids=lambda case: case.name
 )

@@ -56,7 +56,7 @@ def values(text: str) -> dict[str, str]:
     return {name: words.get(value, value.replace(",", "")) for name, value in said}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", ANSWERS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_change_that_is_offered_is_honoured(path: Path, planner: Command, tmp_path: Path) -> None:
     folder = shutil.copytree(path.parent, tmp_path / path.parent.name)

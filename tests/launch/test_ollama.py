@@ -98,6 +98,7 @@ def test_files_of_gpt_oss_have_their_published_size(
     assert row["memory_weights_gib"] * 2**30 / 1e9 == pytest.approx(gigabytes, rel=0.02)
 
 
+@pytest.mark.slow
 def test_what_has_no_room_stays_on_the_host(planner: Command, tmp_path: Path) -> None:
     """github.com/ollama/ollama/issues/11688: gpt-oss:20b lies on the host in part, with 12 GB."""
     command = "OLLAMA_CONTEXT_LENGTH=8192 ollama run gpt-oss:20b"

@@ -68,6 +68,7 @@ def test_no_message_has_an_option_of_another_engine(
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("engine", LONGEST)
 def test_a_server_that_does_not_start_is_told_its_own_option(
     engine: str, tmp_path: Path, planner: Any

@@ -161,6 +161,7 @@ def test_a_length_beyond_the_positions_is_predicted_and_said(planner: Command) -
     assert row_of(planner, "axolotl-long.yaml")["peak_memory_gib"] > 80
 
 
+@pytest.mark.slow
 def test_a_change_of_zero_3_is_in_words_that_the_trainer_honours(planner: Command) -> None:
     """DeepSpeed reads no ``fsdp_config``: what repeats layers is the Trainer's own word."""
     ran = planner(

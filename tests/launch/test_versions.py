@@ -99,6 +99,7 @@ def test_the_image_of_a_pod_is_told_and_predicted(
     assert ("Prefix caching is on" in told) == (profile != "vllm-v0")
 
 
+@pytest.mark.slow
 def test_without_a_version_or_with_that_of_the_target_the_profile_is_the_usual_one(
     planner: Any, tmp_path: Any
 ) -> None:

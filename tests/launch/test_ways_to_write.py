@@ -256,6 +256,7 @@ ACCELERATORS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("resource", ACCELERATORS)
 def test_a_pod_of_another_vendor_is_not_judged_on_a_gpu_of_nvidia(
     resource: str, planner: Command, tmp_path: Path

@@ -146,6 +146,7 @@ def test_a_latency_errs_as_its_parts_do():
     assert np.ravel(got) == pytest.approx(np.ravel(expected), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_who_is_surer_never_needs_fewer_gpus():
     asked = {**SERVING, "request_rate": 200, "objectives": ("num_gpus",)}
     limits = {"time_to_first_token": "3s", "time_per_output_token": "60ms"}

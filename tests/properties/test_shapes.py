@@ -43,6 +43,7 @@ def _flat(**values: Any) -> TrainingConfigurations:
     return block.rows(np.arange(block.size))
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_open_mesh_equals_flat_table(model: str, framework: str) -> None:
@@ -66,6 +67,7 @@ def test_one_row_equals_the_row_of_a_table(model: str, framework: str, row: int)
     _assert_same(alone, {name: values[[row]] for name, values in every.items()})
 
 
+@pytest.mark.slow
 @SLOW
 @given(model=st.sampled_from(MODELS), max_rows=st.integers(20, 900))
 def test_chunking_changes_nothing(model: str, max_rows: int) -> None:

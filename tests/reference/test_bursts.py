@@ -223,6 +223,7 @@ def test_a_trace_at_a_low_rate_is_near_its_replay(tmp_path: Path) -> None:
         assert predicted[None] == pytest.approx(seen[None], rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_replica_in_turn_waits_for_less_than_one_of_requests_at_equal_gaps() -> None:
     """Requests that come together go to different replicas: no variation is little enough."""
     times = np.repeat(np.arange(2000) * 3.0, 8)

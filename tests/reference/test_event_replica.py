@@ -93,7 +93,7 @@ def first_of(values: Any) -> float:
     return float(np.ravel(values)[0])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize("variation", [0.0, 1.0])
 @pytest.mark.parametrize(("model", "num_gpus", "engine", "prompt", "answer"), DEPLOYMENTS)

@@ -60,7 +60,7 @@ def _assert_candidates_suffice(setting: TrainingInputs, world: World, layout: La
     assert estimate.peak_memory.item() == pytest.approx(memory, rel=1e-9), layout
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_stage_of_a_random_layout(

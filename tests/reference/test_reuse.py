@@ -86,7 +86,7 @@ def test_distances_are_those_of_a_stack() -> None:
         stack = [block, *(one for one in stack if one != block)]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("caches", [1, 4])
 @pytest.mark.parametrize("router", ["random", "cache_aware"])
 def test_sessions_find_what_a_simulated_cache_finds(router: str, caches: int) -> None:
@@ -181,6 +181,7 @@ def test_the_rate_of_hits_is_an_answer_that_settles() -> None:
     assert row["gpu_cache_hit_rate"] == pytest.approx(at, abs=0.02)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["aggregated", "disaggregated"])
 def test_hosts_drives_and_routers_find_more(mode: str) -> None:
     layout = {"tensor_parallel": 1, "pipeline_parallel": 1, "concurrency": 24}
@@ -212,6 +213,7 @@ def test_no_hits_can_be_said_of_what_prompts_share() -> None:
     assert planner.search(**asked).recommended_row["gpu_cache_hit_rate"] > 0.5
 
 
+@pytest.mark.slow
 def test_a_trace_with_blocks_is_replayed_with_its_caches(tmp_path: Path) -> None:
     requests = sessions(80, 0.3)
     first = requests[0][0]
@@ -302,6 +304,7 @@ def test_what_runs_leaves_less_for_what_comes_back() -> None:
     assert many < 0.01
 
 
+@pytest.mark.slow
 def test_no_more_than_all_lose_a_room_that_there_is() -> None:
     """70B in 16 bits on one GPU: not one request has room."""
     full = {**ASKED["settings"], "concurrency": 64}

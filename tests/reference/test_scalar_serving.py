@@ -153,7 +153,7 @@ def test_room_by_the_share_of_memory_that_an_engine_is_told(engine: str) -> None
         assert same(at(found.room.size, row, len(replicas)), expected.room.size), c
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("scheduler", "workload"), TRAFFIC)
 @pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
 def test_continuous_batching_and_its_spread(

@@ -114,6 +114,7 @@ def as_terminal(**environment: str) -> str:
         return sys.stdout.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_colours_and_others_none(tmp_path: Path) -> None:
     sent = on_terminal(tmp_path)
     assert re.search(r"\x1b\[1;32mRECOMMENDED  ", sent)

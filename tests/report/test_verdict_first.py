@@ -41,7 +41,7 @@ def launches() -> list[Any]:
     return random.Random(SEED).sample(judged, 15)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("asked", [*questions()], ids=" ".join)
 def test_a_question_is_answered_in_a_screen(planner, asked) -> None:
     ran = planner(*asked)

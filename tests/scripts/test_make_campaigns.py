@@ -27,6 +27,7 @@ def test_the_specs_have_what_campaigns_tell() -> None:
         assert getattr(told, name) == pytest.approx(getattr(found, name), abs=0.006), name
 
 
+@pytest.mark.slow
 def test_the_page_is_that_of_today() -> None:
     assert make_campaigns.PAGE.read_text(encoding="utf-8") == make_campaigns.page(known())
 

@@ -102,6 +102,7 @@ def test_a_flat_load_is_paid_once(terms: HourlyPrices) -> None:
     assert started.starting_hours == pytest.approx(0)
 
 
+@pytest.mark.slow
 def test_a_flat_load_costs_the_same_with_a_start_up_time(tmp_path) -> None:
     path = tmp_path / "flat.csv"
     path.write_text("hour,request_rate\n" + "".join(f"{hour},20\n" for hour in range(24)))

@@ -63,6 +63,7 @@ def _simulated(load: LoadProfile, spare: float, startup: float) -> tuple[float, 
     return paid, late / float(rates.sum() * STEP), longest
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_late_requests_and_gpu_hours_are_those_of_a_simulation(seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -169,6 +170,7 @@ def test_a_trace_is_sized_by_the_minute(planner, trace: Path, tmp_path: Path) ->
     assert "serves none of it" in " ".join(ran.err.split())
 
 
+@pytest.mark.slow
 def test_in_python_too_and_with_the_parts_of_a_start(trace: Path) -> None:
     answer = planning.size(
         workload="serve", model="llama-3.1-8b", gpu="h100", engine="vllm", mode="aggregated",

@@ -96,6 +96,7 @@ def test_the_layout_is_that_of_the_cheapest_day(load):
     assert all(hour.capacity >= hour.period.request_rate for hour in day.hours)
 
 
+@pytest.mark.slow
 def test_a_finer_load_pays_for_starts_and_tells_what_comes_late(tmp_path):
     path = tmp_path / "minutes.csv"
     path.write_text("time,request_rate\n00:00,2\n09:00,12\n09:30,2\n09:40,12\n12:00,3\n")

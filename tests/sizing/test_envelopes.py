@@ -251,6 +251,7 @@ def test_a_budget_carries_at_least_what_the_plan_of_a_rate_would(gpu, tokens, ra
     assert carried.fewest.row["requests_per_s"] >= times * rate
 
 
+@pytest.mark.slow
 def test_a_run_within_watts_or_dollars():
     """The fastest run is as fast as the power lets it be; a budget is the limit of its cost."""
     run = {"model": "llama-7b", "gpu": "h100", "framework": "megatron-lm", "total_tokens": "100B"}

@@ -145,6 +145,7 @@ def test_a_weekly_fine_tune_runs_at_night_on_gpus_that_are_paid(
     assert runs.sum() < (7 * tune.hours_per_day + 1) * count
 
 
+@pytest.mark.slow
 def test_a_job_has_the_duration_of_its_own_estimate(
     fleets: tuple[SharedFleet, SharedFleet],
 ) -> None:

@@ -221,6 +221,7 @@ def test_the_page_adds_up(written: tuple[Any, str]) -> None:
     assert scenario[-1].startswith(least)
 
 
+@pytest.mark.slow
 def test_every_price_has_its_offers_and_date(written: tuple[Any, str]) -> None:
     result, text = written
     rows = tables(text, "Prices per GPU-hour in USD, without tax")
@@ -272,6 +273,7 @@ def test_an_owned_gpu_runs_on_what_its_capital_does_not_pay() -> None:
     assert price.running == pytest.approx(electricity + room + operations)
 
 
+@pytest.mark.slow
 def test_a_sweep_has_the_same_page(tmp_path: Path) -> None:
     """Every GPU and contract of the sweep has its price, and rent is that of the cheapest row."""
     folder, text = tmp_path / "sweep", tmp_path / "sweep.md"

@@ -49,6 +49,7 @@ def test_no_fewer_gpus_serve_the_rate(rate, confidence):
     assert not any(serves(count) for count in range(1, fewest))
 
 
+@pytest.mark.slow
 def test_what_is_bought_is_kept_by_9_of_10_where_nobody_says_how_surely():
     asked = {**SERVICE, "request_rate": 100}
     (unsaid,), (sure,), (predicted,) = (

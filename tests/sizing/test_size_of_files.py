@@ -48,6 +48,7 @@ def chance(planner, tmp_path: Path, gpus: int, gpu: str) -> float:
     return json.loads(answer.read_text())["rows"][0]["fit_probability"] if not done.exit_code else 0
 
 
+@pytest.mark.slow
 def test_a_tuning_is_sized_by_memory_where_nothing_else_is_given(size, planner, tmp_path) -> None:
     text = TUNING.format(model="meta-llama/Llama-3.1-8B", tuning="full", length=2048)
     rows, said = size("train.yaml", text, "--gpu", "a100,h100")

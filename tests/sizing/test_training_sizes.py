@@ -67,6 +67,7 @@ def test_columns_of_a_deadline_are_in_days():
     assert margin.share == pytest.approx(row["spare_calendar_time_days"] / 13)
 
 
+@pytest.mark.slow
 def test_a_table_of_choices_has_a_column_for_each_limit_alone(of_three):
     rows = [next(iter(size.rows(0.9))) for size in of_three.sizes if size.fewest is not None]
     names = [column.name for column in choice_columns(rows)]
@@ -164,6 +165,7 @@ def test_a_deadline_that_no_number_reaches_is_told_with_the_nearest():
     assert "at 90 %" in size.reason
 
 
+@pytest.mark.slow
 def test_the_limit_that_binds_is_told_at_the_number_that_comes_nearest():
     asked = {**RUN, **GPU, **PREDICTED, "total_tokens": "100B", "price": 2.0}
     days = {
@@ -228,6 +230,7 @@ def test_memory_that_lacks_is_told():
     assert "GiB needed" in size.reason
 
 
+@pytest.mark.slow
 def test_contracts_are_sized_one_by_one():
     sizes = sized("13d", gpu="h100", contract=["on-demand", "spot"])
     assert {size.contract for size in sizes.feasible} == {"on-demand", "spot"}

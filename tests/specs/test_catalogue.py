@@ -153,6 +153,7 @@ def test_loading_is_quick() -> None:
     assert min(times) < 0.05
 
 
+@pytest.mark.slow
 def test_all_gpus_are_those_that_somebody_may_have() -> None:
     catalogue = Catalogue()
     absent = set(catalogue.names("gpus")) - set(catalogue.gpus_on_hand())

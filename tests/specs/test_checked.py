@@ -71,7 +71,7 @@ def test_shipped_files_are_right(kind: Any, path: Path) -> None:
     assert vars(made).keys() == {field.name for field in fields(made)}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "path"), ONE_OF_EACH)
 def test_whatever_a_file_says_is_made_or_refused(kind: Any, path: Path) -> None:
     table, context = _parts(kind, path)

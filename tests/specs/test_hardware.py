@@ -52,6 +52,7 @@ def numbers_without_source(table: Any, path: str = "") -> list[str]:
     return [path] if bare else []
 
 
+@pytest.mark.slow
 @each("name", GPUS)
 def test_gpu_file_loads_and_every_number_has_a_source(name: str) -> None:
     loaded = load_gpu_with_provenance(name)

@@ -209,6 +209,7 @@ def test_a_worker_that_ends_in_the_start_check_does_not_end_the_sweep(
     assert contents(results) == here
 
 
+@pytest.mark.slow
 def test_the_user_stops_it_and_goes_on(
     cluster: Any,
     plan: SweepPlan,
@@ -400,6 +401,7 @@ def test_the_address_of_a_worker_is_told(cluster: Any, plan: SweepPlan, tmp_path
         run_sweep(plan, tmp_path, run=on_dask(worker))
 
 
+@pytest.mark.slow
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingDependencyError, match=r"llm-gpu-planner\[dask\]"):

@@ -95,7 +95,7 @@ def test_reinforcement_learning_has_its_time_cost_and_value(tmp_path: Path) -> N
             assert " is known here" not in told(tmp_path / "rl", way, word), (way, word)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", [*WORKS, MIXED])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_every_work_has_is_told_in_every_way(

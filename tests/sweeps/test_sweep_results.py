@@ -65,6 +65,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return [*csv.DictReader(file)]
 
 
+@pytest.mark.slow
 def test_there_is_a_row_for_every_scenario_in_order(plan: SweepPlan, folder: Path) -> None:
     rows = rows_of(folder / "scenarios.csv")
     assert [int(row["scenario"]) for row in rows] == [*range(plan.num_scenarios)]
@@ -142,12 +143,14 @@ def test_the_manifest_has_the_plan_and_the_digest_of_every_file(folder: Path) ->
     assert len(manifest["files"]) == 6
 
 
+@pytest.mark.slow
 def test_on_two_cores_the_bytes_are_the_same(plan: SweepPlan, folder: Path, tmp_path: Path) -> None:
     run_sweep(plan, tmp_path / "again", run=on_cores(2))
     for path in sorted(folder.glob("*.*")):
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_tables_made_by_two_processes_have_the_same_bytes_and_progress(
     plan: SweepPlan, folder: Path, tmp_path: Path
 ) -> None:
@@ -158,6 +161,7 @@ def test_tables_made_by_two_processes_have_the_same_bytes_and_progress(
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.slow
 def test_a_sweep_stopped_while_its_tables_are_written_goes_on_there(
     plan: SweepPlan, folder: Path, tmp_path: Path
 ) -> None:
@@ -270,6 +274,7 @@ SERVED = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "table",
     [

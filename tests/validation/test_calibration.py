@@ -78,6 +78,7 @@ def test_every_time_of_a_framework_has_its_unit():
     assert all(unit_of(name)[0] in ("us", "ms") for name in times)
 
 
+@pytest.mark.slow
 def test_memory_and_time_are_fitted_together(fitted):
     assert list(fitted.values.values()) == pytest.approx([5 * GIB, 1.5, 3.0], rel=0.05)
     for errors in (fitted.time, fitted.memory):

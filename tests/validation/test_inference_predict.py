@@ -275,6 +275,7 @@ def test_a_run_of_a_release_that_nobody_measured_is_less_sure():
     assert (found.low, found.high) == pytest.approx((found.value * low, found.value * high))
 
 
+@pytest.mark.slow
 def test_odd_cells_never_break_a_prediction(sample):
     generator = random.Random(2)
     odd = ["", "0", "1", "3", "7", "1e6", "1e300", "0.5", "-1", "x"]

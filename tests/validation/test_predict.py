@@ -48,6 +48,7 @@ def test_throughput_and_step_time_agree():
     assert per_gpu * 8 * step_time(found) == pytest.approx(64 * 2048)
 
 
+@pytest.mark.slow
 def test_measurements_are_never_read(sample, predictions):
     hidden = [
         {
@@ -68,6 +69,7 @@ def test_measurements_are_never_read(sample, predictions):
         np.testing.assert_array_equal(numbers(one), numbers(other))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(4, 3))
 @given(seed=st.integers(0, 2**32 - 1))
 def test_order_and_other_rows_change_nothing(sample, predictions, seed):

@@ -65,6 +65,7 @@ def test_vendors_layouts_are_said_to_fit(found: list[Compared]) -> None:
     assert sum(not one.broken for one in found) >= FITTING
 
 
+@pytest.mark.slow
 def test_what_is_recommended_is_their_layout_or_a_tie_of_it(found: list[Compared]) -> None:
     same, tied = (sum(getattr(one, name) for one in found) for name in ("is_same", "is_tied"))
     near = sum(abs(one.gain) <= MUCH for one in found)

@@ -137,6 +137,7 @@ def test_steps_that_are_predicted_badly_widen_it() -> None:
     assert high / low > published[1] / published[0]
 
 
+@pytest.mark.slow
 def test_a_profile_says_how_sure_it_is(found: Fit, tmp_path: Path) -> None:
     """On the GPU of its steps alone."""
     assert found.spread is not None
@@ -164,6 +165,7 @@ def test_a_profile_says_how_sure_it_is(found: Fit, tmp_path: Path) -> None:
     assert "own" not in said["h200-sxm-141gb", False][1]
 
 
+@pytest.mark.slow
 def test_the_command_fits_a_table(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

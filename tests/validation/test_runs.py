@@ -136,6 +136,7 @@ def test_the_library_opens_no_file_for_a_gpu(tmp_path, library):
     assert library.gpu(str(path)) is None
 
 
+@pytest.mark.slow
 def test_what_is_no_file_or_too_large_is_refused(tmp_path):
     with pytest.raises(SpecError, match="is not a regular file"):
         read_runs(tmp_path)
@@ -153,6 +154,7 @@ def test_rows_that_begin_with_a_hash_explain(write_runs):
     assert [run.line for run in runs.rows] == [3]
 
 
+@pytest.mark.slow
 def test_every_shipped_column_is_understood():
     for path in (SHIPPED, *SHIPPED_INFERENCE):
         assert read_runs(path).not_understood == ()

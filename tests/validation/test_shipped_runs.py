@@ -126,6 +126,7 @@ def test_intervals_hold_most_runs(by_source):
     assert 0.85 <= by_source["all"].within <= 0.97
 
 
+@pytest.mark.slow
 def test_fits_are_made_again_from_the_runs(rows):
     """Centers as shipped; standard deviations all wider by one factor."""
     made = fits(endings(rows))

@@ -161,6 +161,7 @@ def test_a_sampled_search_widens_them_too() -> None:
     assert bounds(found)["time_to_first_token"] > 2.0
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_assumed(planner: Any) -> None:
     ran = planner(
         "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", 1,
@@ -247,6 +248,7 @@ def test_an_assumed_limit_does_not_decide_the_number_of_gpus_of_a_size() -> None
     assert strict.best.fewest.num_gpus == kept.num_gpus
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_user_is_no_assumption_of_a_size() -> None:
     sizes = planner.size(**{**SIZED, "gpu": "h100", "constraints": {"ttft": "2s"}})
     words = " ".join(sizes.summary().split())

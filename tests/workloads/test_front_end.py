@@ -81,6 +81,7 @@ def test_what_the_user_asks_for_is_not_cut(more: dict[str, Any]) -> None:
     assert max(gpus) > 10 * min(gpus)
 
 
+@pytest.mark.slow
 def test_all_rows_are_written_all_the_same(planner: Any, tmp_path: Path) -> None:
     path = tmp_path / "all.csv"
     words = (

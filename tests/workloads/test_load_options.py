@@ -71,7 +71,7 @@ def check_order(found: Deployments) -> None:
         assert float(np.ravel(found.value(quantity))[0]) >= 0, quantity
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(400))
 def test_any_load_has_an_answer_in_order(seed: int) -> None:
     question = drawn(seed)
@@ -98,6 +98,7 @@ def test_a_prompt_that_stops_all_answers_has_no_negative_first_token() -> None:
     assert median == pytest.approx(prompt, rel=0.3)
 
 
+@pytest.mark.slow
 def test_sessions_in_a_closed_loop_move_with_facts_whose_caches_are_empty() -> None:
     found = planner.estimate(
         workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=4, engine="vllm",

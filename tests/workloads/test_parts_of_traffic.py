@@ -128,6 +128,7 @@ def test_users_make_a_rate_by_their_habits() -> None:
             make_request({**SERVE, **given})
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_through_parts_and_users(planner, tmp_path: Path) -> None:
     plan = tmp_path / "sweep.toml"
     plan.write_text(

@@ -81,6 +81,7 @@ def test_a_confidence_tightens_a_percentile_as_its_mean() -> None:
     assert high.bound == mean.bound < 1.0
 
 
+@pytest.mark.slow
 def test_tighter_percentiles_take_no_fewer_gpus() -> None:
     asked = {**SERVICE, "num_gpus": None, "request_rate": 200, "mode": "aggregated"}
     found = []

@@ -97,6 +97,7 @@ def test_both_numbers_must_fill_the_gpus(replicas: int, rows: int) -> None:
     assert found.configurations_feasible == rows
 
 
+@pytest.mark.slow
 def test_a_plan_that_does_not_fit_elsewhere_gets_advice(planner: Any, tmp_path: Any) -> None:
     plan = tmp_path / "plan.toml"
     words = ("--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "h200", "--gpus", "16")

@@ -116,6 +116,7 @@ def test_a_colocated_plan_runs_on_other_gpus(planner, searched):
     assert ran.exit_code == 0, ran.err
 
 
+@pytest.mark.slow
 def test_steps_are_sized_by_a_deadline(planner):
     ran = planner(
         "size", "--workload", "rl", "--model", "llama-3.1-8b", "--gpu", "h100",
@@ -145,7 +146,7 @@ def test_a_plan_is_explained_against_another_length(planner):
     assert "output tokens" in ran.out
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("more", "told"),
     [
@@ -206,6 +207,7 @@ def test_a_layout_says_its_staleness_once(settings, framework, short, long):
     assert plan_words(row) == long
 
 
+@pytest.mark.slow
 def test_the_longest_answer_that_fits_is_told():
     settings = {"recompute": "full"}
     found = planner.max_length(**ASKED, settings=settings)
@@ -345,6 +347,7 @@ def test_a_search_keeps_the_staleness_of_the_plan_it_begins_with(planner, tmp_pa
     assert "staleness 0" not in freed.err
 
 
+@pytest.mark.slow
 def test_a_page_shows_a_search(planner, searched, tmp_path):
     page = tmp_path / "page.html"
     assert planner("report", searched[1], "--output", page).exit_code == 0

@@ -6,6 +6,7 @@ from planner.configurations.configuration_tables import format_layout
 from planner.question.terms import terms_of
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("schedule", "told"), [("interleaved", False), ("zero_bubble", True), ("dualpipe", True)]
 )

@@ -52,7 +52,7 @@ def derived(
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("name", "framework", "adapters"), CASES)
 @given(data=st.data())
 @settings(max_examples=examples(25, 2), suppress_health_check=[HealthCheck.filter_too_much])

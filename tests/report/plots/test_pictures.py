@@ -251,6 +251,7 @@ def test_the_load_of_a_day_has_its_cost_over_the_peak(shown: Shown, tmp_path: Pa
     assert all(float(tick.get_text() or 0).is_integer() for tick in axes.get_xticklabels())
 
 
+@pytest.mark.slow
 def test_a_day_has_what_comes_what_is_served_and_the_gpus(shown: Shown, tmp_path: Path) -> None:
     path = tmp_path / "day.csv"
     path.write_text("time,request_rate\n00:00,5\n08:00,60\n18:00,20\n", encoding="utf-8")
@@ -298,6 +299,7 @@ def test_of_many_curves_the_best_are_shown(shown: Shown, width: int) -> None:
     assert any("tied with the best" in word for word in words)
 
 
+@pytest.mark.slow
 def test_several_works_are_panels(shown: Shown) -> None:
     figure = shown("cost", "works", [_curves(2)] * 8)
     assert len([axes for axes in figure.axes if axes.get_visible()]) == 6
