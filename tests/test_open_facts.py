@@ -157,7 +157,7 @@ def test_an_alternative_without_room_for_one_is_named() -> None:
     own = {**SERVED, "gpu": "l4", "settings": {"quantization": "w16a16", "concurrency": 1}}
     (fact,) = (
         one
-        for one in planner.estimate(**own, output_tokens=30_000).open_facts
+        for one in planner.estimate(**own, output_tokens=32_000).open_facts
         if one.name == "input tokens"
     )
     assert fact.does_not_fit == ("2,048",)

@@ -21,8 +21,9 @@ LEVEL = 0.9
 FEWEST_ROWS = 5
 MEASURED, TRANSFERRED, ROOFLINE, ASSUMED = "measured", "transferred", "roofline", "assumed"
 BASES = MEASURED, TRANSFERRED, ROOFLINE, ASSUMED
-WORK = "task", "mode"
-"""The key of each kind of tables with the work of its runs."""
+SEPARATE_KEYS = ("mode",)
+"""Keys whose values are separate where kernels are assumed: ways to serve, not tasks of training,
+which have the same kernels."""
 FIXED = 1.0, 1.0
 
 
@@ -146,14 +147,16 @@ def interval_of(
     """Return the (low, high) factors of the most specific interval with enough measurements.
 
     ``keys`` are the values of those of the ``tables``. The less evidence a ``basis`` is, the wider
-    the interval. Where kernels are assumed, all intervals of the same kind of work count.
+    the interval. Where kernels are assumed, all intervals count: of serving those of the same
+    mode, of training those of both tasks, as fine-tuning, which has one interval alone, was
+    measured only on GPUs with published kernels.
     """
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
     matching = [row for row in of_quantity if _matches_keys(row, keys)]
     best = [max(matching, key=lambda row: row.weight)] if matching else []
     if basis == ASSUMED:
-        of_work = [(index, keys[index]) for index, key in enumerate(tables.keys) if key in WORK]
-        best += [row for row in of_quantity if all(row.keys[i] == key for i, key in of_work)]
+        separate = [i for i, key in enumerate(tables.keys) if key in SEPARATE_KEYS]
+        best += [row for row in of_quantity if all(row.keys[i] == keys[i] for i in separate)]
     if not best:
         return 0.0, math.inf
     wider = _widening(tables).get((quantity, basis if basis != ASSUMED else ROOFLINE), 1.0)

@@ -108,9 +108,7 @@ def test_answers_are_less_sure_where_kernels_are_assumed(workload: str) -> None:
         quantity = "throughput" if workload == "serve" else "step_time"
         found[gpu] = sure.basis, math.log(sure.factors[quantity][1] / sure.factors[quantity][0])
     assert found["tpu-v6e"][0] == "assumed"
-    # Runs of fine-tuning are too few to tell GPUs apart.
-    least = 1.0 if workload == "fine-tune" else 1.2
-    assert found["tpu-v6e"][1] >= least * found["a100-sxm-80gb"][1]
+    assert found["tpu-v6e"][1] >= 1.2 * found["a100-sxm-80gb"][1]
 
 
 @pytest.mark.parametrize(
@@ -321,6 +319,6 @@ def test_published_first_runs_lie_in_their_interval() -> None:
         (row,) = planner.estimate(**asked, tuned=tuned).to_frame().to_dict("records")  # type: ignore[arg-type]
         ends[tuned] = row["step_time_low_s"], row["step_time_high_s"]
     assert ends[None][0] < 13 < ends[None][1]
-    # Runs of fine-tuning differ by a factor of five, whatever the framework.
-    assert ends[True][0] < 13 < ends[True][1]
+    # A first run is slower than what was measured of tuned ones, whose errors are narrow.
+    assert ends[True][1] < 13 < 2 * ends[True][1]
     assert ends[None][1] == pytest.approx(5 * ends[True][1])

@@ -151,8 +151,8 @@ def test_what_is_called_unread_changes_nothing_when_it_goes(case: Case) -> None:
 @each(
     "command, option",
     [
-        ("vllm serve MODEL -tp 8 --prefill-context-parallel-size 2", "prefill-con"),
-        ("python -m sglang.launch_server --model-path MODEL --tp 8 --attn-cp-size 8", "attn-cp"),
+        ("vllm serve MODEL -tp 8 --block-size 64", "block-size"),
+        ("python -m sglang.launch_server --model-path MODEL --tp 8 --moe-dp-size 8", "moe-dp"),
     ],
 )  # fmt: skip
 def test_the_screen_names_what_may_change_the_result(

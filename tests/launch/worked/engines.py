@@ -41,6 +41,8 @@ RANKS = {
     "gpu": "h200-sxm", "tensor_parallel": 2, "attention_data_parallel": 8, "expert_parallel": 16,
     "concurrency": 104, "max_num_batched_tokens": 3001, "draft_tokens": 3, "acceptance_rate": 0.6,
 }  # fmt: skip
+# Ranks split the tokens of prompts.
+PROMPTS = {"gpu": "h200-sxm", "concurrency": 34, "max_num_batched_tokens": 3001}
 VLLM = {
     "replicas": serve(
         "llama-3.1-70b",
@@ -117,6 +119,7 @@ VLLM = {
             "concurrency": 38,
         },
     ),
+    "prompts": serve("deepseek-v3", 8, "vllm", **PROMPTS, tensor_parallel=4, context_parallel=2),
 }
 SGLANG = {
     "replicas": serve(
@@ -154,6 +157,9 @@ SGLANG = {
         max_num_batched_tokens=2003,
     ),
     "pools": serve("llama-3.1-70b", 10, "sglang", **POOLS),
+    "prompts": serve(
+        "deepseek-v3", 8, "sglang", **PROMPTS, attention_data_parallel=2, context_parallel=4
+    ),
 }
 TENSORRT_LLM = {
     "replicas": serve(
