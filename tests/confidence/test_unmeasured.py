@@ -119,9 +119,7 @@ def test_a_release_knows_its_nearest() -> None:
     )
 
 
-@pytest.mark.xfail(
-    reason="the factor of missing kernels is older than the times of experts", strict=True
-)
+@pytest.mark.xfail(reason="the factor is older than the times of experts", strict=True)
 def test_experts_without_fast_kernels_may_be_several_times_as_slow() -> None:
     """GPUStack's performance lab: gpt-oss-20b at 1,000 requests, 266 tokens/s on A100 in SGLang."""
     asked: dict[str, Any] = {"model": "gpt-oss-20b", "engine": "sglang"}
