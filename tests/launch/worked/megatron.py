@@ -129,11 +129,15 @@ MEGATRON_DEEPSPEED = {
         "odd-bias", 16, 144, micro_batch_size=9, flash_attention=False, offload="optimizer",
         zero_stage=2,
     ),
-    "alibi": of_deepspeed("bloom-560m", 8, 40, offload="activations", zero_stage=0),
+    "alibi": of_deepspeed(
+        "bloom-560m", 8, 40, offload="activations", zero_stage=0, flash_attention=True,
+    ),
     # 16 = context 2 x data 8; 440 = 11 x 8 x 5.
     "fp8": of_deepspeed(
         "llama-2-7b", 16, 440, micro_batch_size=11, precision="fp8", context_parallel=2,
         sequence_length=1104,
     ),
-    "fp4": of_deepspeed("odd-dense", 8, 88, micro_batch_size=11, precision="fp4", gpu="b200"),
+    "fp4": of_deepspeed(
+        "odd-dense", 8, 88, micro_batch_size=11, precision="fp4", gpu="b200", flash_attention=True,
+    ),
 }  # fmt: skip

@@ -43,11 +43,11 @@ VERL = {
     # Of each of the two nodes of 8 GPUs 6 train and 2 generate.
     "within nodes": steps(
         "verl", "qwen3-8b", 16, placement="one_step_off", train_gpus=12, global_batch_size=72,
-        staleness=1,
+        staleness=1, recompute="none",
     ),
     "dapo": steps(
         "verl", "qwen3-8b", 8, algorithm="dapo", flat_groups=0.2, offload="activations",
-        offload_train=False, offload_rollout=False,
+        offload_train=False, offload_rollout=False, recompute="none",
     ),
     "going on": steps(
         "verl", "qwen3-8b", 8, staleness=5, partial_rollout=True, old_logprob=True,

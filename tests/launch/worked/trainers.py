@@ -31,6 +31,7 @@ TORCHTITAN = {
     # 126 layers in 16 stages, of which embedding and logits take a layer each: 7, 8 ... 8, 7.
     "ends": titan(
         "llama-3.1-405b", 128, 80, pipeline_parallel=16, micro_batch_size=1, zero_stage=2,
+        recompute="none",
     ),
     "experts": titan(
         "qwen3-30b-a3b", 16, 144, expert_parallel=8, micro_batch_size=3, zero_stage=3,
@@ -181,6 +182,7 @@ MAXTEXT = {
     ),
     "sizes": titan(
         "odd-llama", 8, 104, micro_batch_size=13, offload="optimizer_weights", zero_stage=3,
+        recompute="none",
     ),
     "4 bits": megatron(
         "llama-2-7b", 8, 152, micro_batch_size=19, precision="fp4", gpu="b200", dropout=True,
