@@ -216,12 +216,17 @@ def _graph_bytes(inputs: ServingInputs, c: ServingConfigurations) -> Numeric:
     memory = inputs.engine.memory
     if not memory.fixed_profiled_seqs:
         return memory.graphs
-    seqs: Numeric = memory.profiled_seqs
-    if inputs.engine_max_num_seqs is not None:
-        sampled = c.concurrency / c.attention_data_parallel
-        seqs = np.where(c.concurrency == inputs.engine_max_num_seqs, seqs, sampled)
-    usual = _captured_graphs(_USUAL_GRAPH_SEQS)
-    return memory.graphs * np.minimum(_captured_graphs(seqs) / usual, 1.0)
+    captured = _captured_graphs(_profiled_seqs(inputs, c))
+    return memory.graphs * np.minimum(captured / _captured_graphs(_USUAL_GRAPH_SEQS), 1.0)
+
+
+def _profiled_seqs(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
+    """Return the sequences that a rank samples at its start: the default, or its limit."""
+    limit = c.concurrency / c.attention_data_parallel
+    seqs = np.maximum(inputs.engine.memory.profiled_seqs, limit)
+    if inputs.engine_max_num_seqs is None:
+        return seqs
+    return np.where(c.concurrency == inputs.engine_max_num_seqs, seqs, limit)
 
 
 def _captured_graphs(seqs: Numeric) -> FloatArray:
@@ -296,10 +301,7 @@ def _memory_and_cache(
     usable, capacity = cache_capacity(sampled_bytes)
     if not profiled:
         return sampled_bytes, usable, capacity
-    seqs = np.maximum(profiled, sampled)
-    if inputs.engine_max_num_seqs is not None:
-        seqs = np.where(c.concurrency == inputs.engine_max_num_seqs, seqs, sampled)
-    profiled_bytes = _activation_bytes(inputs, c, seqs, tokens)
+    profiled_bytes = _activation_bytes(inputs, c, _profiled_seqs(inputs, c), tokens)
     profiled_usable, profiled_capacity = cache_capacity(profiled_bytes)
     if memory.fixed_profiled_seqs:
         return profiled_bytes, profiled_usable, profiled_capacity

@@ -225,14 +225,12 @@ class RlStep:
         """
         c, inputs = self.configurations, self.inputs
         rates = []
-        for machine, gpus, copies in (
-            (inputs.machine, c.trainer_gpus, c.replicas),
-            (inputs.engine_machine, c.rollout_gpus, c.replicas),
-        ):
+        sides = (inputs.machine, c.trainer_gpus), (inputs.engine_machine, c.rollout_gpus)
+        for machine, gpus in sides:
             cluster = machine.cluster
             card = cluster.scale_out.bandwidth * cluster.scale_out.efficiency
             in_node = np.minimum(np.minimum(gpus, cluster.gpus_per_node), senders)
-            rates.append(card * np.where(sharded > 0, gpus / copies, in_node))
+            rates.append(card * np.where(sharded > 0, gpus / c.replicas, in_node))
         inside = inputs.machine.cluster.scale_up.domain_size
         is_local = c.colocated | ((c.num_gpus <= inside) & (not inputs.context.has_two_types))
         return np.where(is_local, np.inf, np.minimum(*rates))
@@ -342,16 +340,15 @@ class RlStep:
         return engine, *(len(MEMORY_PHASES) - 1) * (trainer,)
 
     @cached_property
+    def _free_by_phase(self) -> FloatArray:
+        """Free bytes of the fullest GPU in each of ``MEMORY_PHASES``, the first axis."""
+        sizes = zip(self.capacities, self.phase_memory, strict=True)
+        return np.stack(np.broadcast_arrays(*(capacity - size for capacity, size in sizes)))
+
+    @property
     def headroom(self) -> FloatArray:
         """Free bytes of the fullest GPU in the phase that leaves least."""
-        rooms = [
-            capacity - size
-            for capacity, size in zip(self.capacities, self.phase_memory, strict=True)
-        ]
-        least = rooms[0]
-        for room in rooms[1:]:
-            least = np.minimum(least, room)
-        return least
+        return np.asarray(self._free_by_phase.min(axis=0))
 
     @cached_property
     def peak_memory(self) -> FloatArray:
@@ -371,11 +368,7 @@ class RlStep:
     @property
     def fullest_phase(self) -> CodeArray:
         """The number of that phase among ``MEMORY_PHASES``."""
-        rooms = [
-            capacity - size
-            for capacity, size in zip(self.capacities, self.phase_memory, strict=True)
-        ]
-        return np.asarray(np.argmin(np.stack(np.broadcast_arrays(*rooms)), axis=0), dtype=np.int8)
+        return np.asarray(np.argmin(self._free_by_phase, axis=0), dtype=np.int8)
 
     @cached_property
     def host_memory(self) -> FloatArray:

@@ -82,6 +82,16 @@ def _list(section: object, key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _sections(section: object, key: str) -> list[dict[str, Any]]:
+    return [each for each in _list(section, key) if isinstance(each, dict)]
+
+
+def _name_of(value: dict[str, Any]) -> object:
+    """Return the name of an object; None if it has none."""
+    metadata = value.get("metadata")
+    return metadata.get("name") if isinstance(metadata, dict) else None
+
+
 def _built(file: Path, missing: list[str], depth: int) -> list[dict[str, Any]]:
     """Return the objects that a kustomization builds; names of absent files go to ``missing``."""
     section = _section(file)
@@ -95,25 +105,25 @@ def _built(file: Path, missing: list[str], depth: int) -> list[dict[str, Any]]:
             built += [each for each in _objects(source) if isinstance(each, dict)]
         else:
             missing.append(name)
-    built += [_config_map(file, each) for each in _list(section, "configMapGenerator")]
+    built += [_config_map(file, each) for each in _sections(section, "configMapGenerator")]
     for name, patch in _patches(file):
         if not name or (file.parent / name).is_file():
             _apply(file, name, patch, built)
         else:
             missing.append(name)
-    for image in _list(section, "images"):
-        _set_images(built, image if isinstance(image, dict) else {})
-    for count in _list(section, "replicas"):
+    for image in _sections(section, "images"):
+        _set_images(built, image)
+    for count in _sections(section, "replicas"):
         for each in built:
-            if each.get("metadata", {}).get("name") == count.get("name"):
-                each.setdefault("spec", {})["replicas"] = count.get("count")
+            if _name_of(each) == count.get("name") and isinstance(each.get("spec"), dict):
+                each["spec"]["replicas"] = count.get("count")
     return built
 
 
-def _config_map(file: Path, generator: Any) -> dict[str, Any]:
+def _config_map(file: Path, generator: dict[str, Any]) -> dict[str, Any]:
     """Return the ConfigMap that a generator makes of literals, variables and files."""
     pairs = [str(pair).partition("=") for pair in _list(generator, "literals")]
-    for name in _list(generator, "envs"):
+    for name in map(str, _list(generator, "envs")):
         with suppress(LaunchError):
             lines = read_files.read_text(file.parent / name, LARGEST, LaunchError).splitlines()
             pairs += [line.partition("=") for line in lines if "=" in line and line[0] != "#"]
@@ -123,8 +133,7 @@ def _config_map(file: Path, generator: Any) -> dict[str, Any]:
         with suppress(LaunchError):
             content = read_files.read_text(file.parent / (path or key), LARGEST, LaunchError)
             data[key if equals else Path(key).name] = content
-    name = generator.get("name") if isinstance(generator, dict) else None
-    return {"kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    return {"kind": "ConfigMap", "metadata": {"name": generator.get("name")}, "data": data}
 
 
 def _patches(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -143,17 +152,18 @@ def _apply(file: Path, path: str, entry: dict[str, Any], built: list[dict[str, A
     """Change the objects in place as a patch says, by merging it or by its operations."""
     text = None if path else str(entry.get("patch") or "")
     for patch in _objects(file.parent / (path or file.name), text):
-        target = entry.get("target") or (patch if isinstance(patch, dict) else {})
-        name = target.get("name") or target.get("metadata", {}).get("name")
+        described = entry.get("target") or patch
+        target = described if isinstance(described, dict) else {}
+        name = target.get("name") or _name_of(target)
         for index, each in enumerate(built):
-            kind, named = each.get("kind"), each.get("metadata", {}).get("name")
+            kind, named = each.get("kind"), _name_of(each)
             if target.get("kind") not in (None, ".*", kind) or name not in (None, ".*", named):
                 continue
             if isinstance(patch, dict):
                 by_name = _MERGED_BY_NAME.fullmatch(str(each.get("apiVersion"))) is not None
                 built[index] = _merged(each, patch, by_name)
                 continue
-            for operation in patch:
+            for operation in patch if isinstance(patch, list) else ():
                 with suppress(KeyError, IndexError, ValueError, TypeError, AttributeError):
                     _operate(each, operation)
 
@@ -168,11 +178,15 @@ def _merged(base: Any, patch: Any, by_name: bool) -> Any:
         }
         return {**{key: value for key, value in base.items() if key not in patch}, **parts}
     entries = [*base, *patch] if isinstance(base, list) and isinstance(patch, list) else []
-    if by_name and entries and all(isinstance(each, dict) and "name" in each for each in entries):
+    if by_name and entries and all(_is_named(each) for each in entries):
         names = dict.fromkeys(each["name"] for each in entries)
         first, second = ({each["name"]: each for each in part} for part in (base, patch))
         return [_merged(first.get(name), second.get(name, {}), by_name) for name in names]
     return patch
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str)
 
 
 def _operate(document: Any, operation: dict[str, Any]) -> None:

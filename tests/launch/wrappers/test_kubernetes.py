@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -28,6 +31,7 @@ from planner.launch.target import (
     ShellVariable,
 )
 from planner.launch.wrappers import wrapper_of, write_kubernetes
+from planner.launch.wrappers.read_kustomizations import read_kustomization
 from planner.question.request import Request
 
 ODD = ["it's", "$(touch hit)", 'a "b"', "one\ntwo", "  x", "- y: z", "#", "a\u2028b", "tab\there ",
@@ -369,3 +373,37 @@ _TREES = st.recursive(
 @given(st.dictionaries(_TEXT, _TREES, min_size=1, max_size=3))
 def test_every_tree_reads_back(tree: dict[str, Any]) -> None:
     assert list(yaml.safe_load_all(documents([tree]))) == [tree]
+
+
+KUSTOMIZED = {
+    "resources": ["base.yaml"],
+    "replicas": [{"name": "served", "count": 2}],
+    "images": [{"name": "vllm/vllm-openai", "newTag": "v0.11.0"}],
+    "patches": [
+        {"patch": "- {op: add, path: /spec/replicas, value: 3}", "target": {"kind": "Job"}}
+    ],
+    "configMapGenerator": [{"name": "set", "literals": ["A=1"], "envs": ["absent"]}],
+}
+BASE = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "served"}, "spec": {}}
+
+
+def odd_values(tree: Any) -> Iterator[Any]:
+    """Copies of a document with one value replaced by one of another kind."""
+    yield from (None, 7, "x", [7], {"y": 7})
+    for key, value in tree.items() if isinstance(tree, dict) else ():
+        yield from ({**tree, key: changed} for changed in odd_values(value))
+    for index, value in enumerate(tree if isinstance(tree, list) else ()):
+        yield from ([*tree[:index], each, *tree[index + 1 :]] for each in odd_values(value))
+
+
+def test_whatever_a_kustomization_says_is_built_or_refused(tmp_path: Path) -> None:
+    built, base = tmp_path / "kustomization.yaml", tmp_path / "base.yaml"
+    for file, other, trees in (
+        (built, base, odd_values(KUSTOMIZED)),
+        (base, built, odd_values(BASE)),
+    ):
+        other.write_text(json.dumps(BASE if other is base else KUSTOMIZED), encoding="utf-8")
+        for tree in trees:
+            file.write_text(json.dumps(tree), encoding="utf-8")
+            with suppress(LaunchError):
+                read_kustomization(built, lambda _, text: iter(()))
