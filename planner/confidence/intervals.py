@@ -148,8 +148,7 @@ def interval_of(
 
     ``keys`` are the values of those of the ``tables``. The less evidence a ``basis`` is, the wider
     the interval. Where kernels are assumed, all intervals count: of serving those of the same
-    mode, of training those of both tasks, as fine-tuning, which has one interval alone, was
-    measured only on GPUs with published kernels.
+    mode, of training those of both tasks, which have the same kernels.
     """
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
     matching = [row for row in of_quantity if _matches_keys(row, keys)]
@@ -162,6 +161,12 @@ def interval_of(
     wider = _widening(tables).get((quantity, basis if basis != ASSUMED else ROOFLINE), 1.0)
     low, high = min(row.low for row in best), max(row.high for row in best)
     return low ** (wider if low < 1 else 1), high ** (wider if high > 1 else 1)
+
+
+def layout_tie_factor(keys: tuple[str, ...], tables: ErrorTables) -> float:
+    """Return the factor between two layouts below which they are tied: their error, but no more
+    than ``MAX_TIE_FACTOR``."""
+    return min(interval_of("layout", keys, tables)[1], MAX_TIE_FACTOR)
 
 
 def farther_basis(first: str, second: str) -> str:

@@ -29,12 +29,12 @@ from planner.confidence.evidence import (
 )
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
-    MAX_TIE_FACTOR,
     TRAINING_TABLES,
     Confidence,
     MemoryErrors,
     default_fit_confidence,
     interval_of,
+    layout_tie_factor,
     memory_errors,
 )
 from planner.confidence.profile_rules import (
@@ -135,7 +135,7 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -
         basis += ", first run" + (" (--tuned otherwise)" if work.tuned is None else "")
     return Confidence(
         factors=factors,
-        layout_tie_factor=min(interval_of("layout", keys, TRAINING_TABLES)[1], MAX_TIE_FACTOR),
+        layout_tie_factor=layout_tie_factor(keys, TRAINING_TABLES),
         basis=basis,
         runs=evidence.runs,
         missing=evidence.missing,
@@ -193,7 +193,7 @@ def serving_confidence(
     factors["throughput"] = 1 / high, 1 / low if low else math.inf
     return Confidence(
         factors=factors,
-        layout_tie_factor=min(interval_of("layout", keys, INFERENCE_TABLES)[1], MAX_TIE_FACTOR),
+        layout_tie_factor=layout_tie_factor(keys, INFERENCE_TABLES),
         basis=evidence.basis,
         runs=evidence.runs,
         missing=evidence.missing,
