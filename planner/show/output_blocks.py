@@ -216,7 +216,7 @@ class Lines:
     lines: Sequence[str]
     mark: str = ""
     indent: str = "  "
-    most: int = 9
+    most: int = 12
 
 
 @record(kw_only=True)
@@ -283,7 +283,7 @@ def joined(blocks: Iterable[Block]) -> list[Block]:
     return merged
 
 
-def make_lines(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
+def make_lines(*lines: str, mark: str = "", indent: str = "  ", most: int = 12) -> Lines:
     """A block of sentences."""
     return Lines(lines=tuple(map(fix_plurals, lines)), mark=mark, indent=indent, most=most)
 

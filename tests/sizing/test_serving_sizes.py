@@ -272,7 +272,8 @@ def test_the_fleet_of_each_hour(write):
         price="h100:reserved-1y=2,on-demand=2",
         contract=["reserved-1y", "on-demand"],
     ).sizes
-    day, row = size.day, size.fewest.row
+    day = size.day
+    row = day.peak.row
     alone = planner.size(**asked, request_rate=173).sizes[0].fewest
     assert size.fewest.num_gpus == alone.num_gpus
     source = planner.search(**asked, request_rate=173).recommended.source

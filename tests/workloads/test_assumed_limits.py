@@ -241,7 +241,7 @@ def test_an_assumed_limit_does_not_decide_the_number_of_gpus_of_a_size() -> None
     assert row["num_gpus_at_90"] == a100.fewest.num_gpus >= row["num_gpus_predicted"]
     shown = " ".join(planner.size(**{**SIZED, "gpu": "a100"}).summary().split())
     limits = shown.partition("Assumed limits: ")[2]
-    assert f"(2.00 s: takes {kept.num_gpus} GPUs, " in limits
+    assert limits.startswith("TTFT at most 2.00 s; TPOT at most 200 ms ")
     assert f"(50 ms: takes {kept.num_gpus} GPUs, " in limits
     assert "90 % likely to keep: the rate" in shown
     strict = planner.size(**{**SIZED, "gpu": "a100", "constraints": {"ttft": "2s", "tpot": "50ms"}})
