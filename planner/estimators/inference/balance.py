@@ -346,8 +346,6 @@ def together_share(inputs: ServingInputs, clients: Numeric, in_step: Numeric = 1
     if work.equal_lengths and not scheduler.chunked_prefill:
         return 1.0
     often = scheduler.clustering
-    if work.equal_lengths:
-        often = max(often, scheduler.equal_clustering)
     if work.num_requests is None:
         return often
     waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)
