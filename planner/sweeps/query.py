@@ -454,12 +454,11 @@ def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
         reason = unknown_line(feasible[0]) if feasible else "No scenario has a plan to draw."
         raise SearchSpaceError(f"--plot {picture.path}: {reason}")
     several = len(groups) > 1
+    title = f"{title}: which GPUs, and how many?"
     if picture.name == "matrix":
         matrices = [_matrix(group, several=several) for group in groups]
-        title = f"Which GPUs for {title}, and how many?"
         draw(picture, title, matrices, " ".join(marks_lines(groups)))
     else:
-        title = f"Which GPUs for {title}, and how many?"
         draw(picture, title, [_curves(group, several=several) for group in groups])
 
 
