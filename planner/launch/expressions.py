@@ -14,11 +14,11 @@ is loaded:
     division by zero, is missing; such a value is neither less nor greater than any
 ``'full' if recomputes else 'none'``, ``('a', 'b')``
     a condition, and a list after ``in``
-``max min ceil_div nearest int float lower ends starts contains last``
+``max min ceil_div nearest int float lower ends starts contains last words``
     functions of values: ``max`` and ``min`` skip what is no number; ``nearest(a, b)`` is the
     positive multiple of ``b`` nearest to ``a``; ``ends(text, 'a', 'b')`` is
     true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
-    ``last('a.b.C')`` is ``C``
+    ``last('a.b.C')`` is ``C``, ``words('[a, b]')`` is ``a b``
 ``number amount text name joined modules flag has lists count unknown``
     functions of options, in readers only: the first option with a positive whole number, with a
     number, with a text (in lower case), with a text as written; all texts of the first set option
@@ -85,6 +85,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "starts": lambda text, *words: str(text or "").startswith(words),
     "contains": lambda text, *words: any(word in str(text or "") for word in words),
     "last": lambda text: str(text or "").rpartition(".")[2] or None,
+    "words": lambda text: " ".join(re.findall(r"[^][(){},\s'\"]+", str(text or ""))) or None,
 }
 OPTION_FUNCTIONS = (
     *("number", "amount", "text", "name", "joined", "modules", "flag", "has", "lists", "count"),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import filter as matching
 from typing import Any
 
+from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
-from planner.launch.expressions import ExpressionValue, ValueLookup
+from planner.launch.expressions import Expression, ExpressionValue, ValueLookup
 from planner.launch.option_table import (
     MutableQuantities,
+    OptionAliasTable,
     OptionRole,
     OptionRow,
     OptionTable,
@@ -21,6 +24,7 @@ from planner.launch.option_table import (
 )
 from planner.launch.read.parsed_launch import (
     OptionReader,
+    ParsedCommand,
     SettingsBuilder,
     flag,
     has_unknown_value,
@@ -109,6 +113,33 @@ def apply_read_rows(
         elif row.role is OptionRole.REFUSED and value:
             raise LaunchError(f"{reading.position}: {_fill(row.note, lookup)}")
     return sizes if all(sizes.get(name) for name in _NEEDED_SIZES) else None
+
+
+def derive_options(options: dict[str, ParsedOption], table: OptionAliasTable) -> None:
+    """Add options that the rows ``derive`` of a program compute from others, or remove them."""
+    reading = OptionReader(
+        command=ParsedCommand(target="", name="", text="", options=options), meanings={}
+    )
+    functions, nothing = _option_functions(reading), dict[str, ExpressionValue]()
+    for row in table.rows:
+        if row.role != "derive" or (
+            row.text and not Expression.parse(row.text).evaluate(nothing.get, functions)
+        ):
+            continue
+        value, source = Expression.parse(row.word).evaluate(nothing.get, functions), row.option
+        if value is False:
+            options.pop(row.into, None)
+        elif value is True:
+            options[row.into] = replace(
+                options.get(source) or implied_option("", ""),
+                option=row.into, texts=(), spans=(),
+            )  # fmt: skip
+        elif value is not None:
+            text = format_option_value(value)
+            option = options.get(source) or implied_option(row.into, text)
+            is_same = option.single == text
+            option = option if is_same else option.with_value(text)
+            options[row.into] = replace(option, option=row.into)
 
 
 _WRITING = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
