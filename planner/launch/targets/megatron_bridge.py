@@ -54,14 +54,9 @@ from planner.launch.write.benchmark import training_draft
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
-_RECIPES_SCRIPTS = ("run_script.py", "setup_experiment.py", "custom_setup_experiment.py")
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
 """Argument of the program in place of a model on Hugging Face: the overrides set the shape."""
-_PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py", *_RECIPES_SCRIPTS)
-_TRAIN_SCRIPT = "train.sh"
-_NEMO_PROGRAM = re.compile(r"megatron_(gpt|llama)_pretraining\.py")
-"""Of examples/nlp/language_modeling of NeMo, with keys of their YAML as overrides."""
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS_TRAINERS = ("modules.pre_trainer.", "modules.post_trainer.")
 _ARGUMENTS = ("megatron-lm-0.19.2",)
@@ -78,16 +73,6 @@ _SHORT, _RENAMED = _DIALECT.of("short"), _DIALECT.of("is")
 _STAGES, _TENSORS = "pipeline_model_parallel_size", "tensor_model_parallel_size"
 _FSDP, _SHARDING = "use_megatron_fsdp", "ddp.data_parallel_sharding_strategy"
 _LAYOUT, _BATCH = "pipeline_model_parallel_layout", "train.global_batch_size"
-
-
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether the words of a command start a program of Megatron-Bridge or NeMo."""
-    names = [word.rpartition("/")[2] for word in words[:4]]
-    if names[:1] == [_TRAIN_SCRIPT] and any(word.startswith("--recipe") for word in words):
-        return True
-    if any(_NEMO_PROGRAM.fullmatch(name) for name in names):
-        return True
-    return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -130,7 +115,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     settings.values |= _read_bridge_rows(reading, inner)
     model, note = _read_model(merged, words)
     if recipe is not None:
-        model, note = model or recipe.model, f"Its recipe {recipe.name} sets what the file does not."
+        model = model or recipe.model
+        note = f"Its recipe {recipe.name} sets what the file does not."
         settings.set("gpu", recipe.gpu)
     model_spec = find_model_by_name(model)
     if model_spec is not None and not model_spec.num_experts:
@@ -485,7 +471,6 @@ TARGET = LaunchTarget.of(
     quantities=_quantities,
     draft=_draft,
     answers=read_settings,
-    starts=matches_command,
     honoured=_split_changes,
     narrowed=_narrow_request,
 )

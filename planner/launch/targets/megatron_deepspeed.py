@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.documents.shell.edits import implied_option
@@ -29,25 +28,13 @@ from planner.launch.target import (
     user_arguments,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.megatron_arguments import has_deepspeed_options, read_megatron_arguments
+from planner.launch.targets.megatron_arguments import read_megatron_arguments
 from planner.launch.targets.megatron_shape import shape_quantities, unexpressed_parts
 from planner.launch.write.benchmark import training_draft
 
-_PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
 _DIALECT = OptionAliasTable.load("megatron-deepspeed")
 _CONFIG_OPTIONS = ("--deepspeed_config", "--deepspeed-config")
 _DEFAULT_EXPERT_INTERVAL = 2
-
-
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether a command starts a fork of Megatron-DeepSpeed with its options.
-
-    >>> matches_command(["finetune_llama.py", "--deepspeed_config", "ds.json", "--model_name", "x"])
-    False
-    """
-    is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
-    # With a checkpoint of Hugging Face the options do not set the model's sizes.
-    return is_program and has_deepspeed_options(words) and "--model_name" not in words
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -121,5 +108,4 @@ TARGET = LaunchTarget.of(
     quantities=_quantities,
     draft=_draft,
     answers=read_settings,
-    starts=matches_command,
 )
