@@ -85,7 +85,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "starts": lambda text, *words: str(text or "").startswith(words),
     "contains": lambda text, *words: any(word in str(text or "") for word in words),
     "last": lambda text: str(text or "").rpartition(".")[2] or None,
-    "words": lambda text: " ".join(re.findall(r"[^][(){},\s'\"]+", str(text or ""))) or None,
+    "words": lambda text: " ".join(re.findall(r"[^][,\s'\"]+", str(text or ""))) or None,
 }
 OPTION_FUNCTIONS = (
     *("number", "amount", "text", "name", "joined", "modules", "flag", "has", "lists", "count"),

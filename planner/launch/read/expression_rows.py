@@ -115,18 +115,24 @@ def apply_read_rows(
     return sizes if all(sizes.get(name) for name in _NEEDED_SIZES) else None
 
 
-def derive_options(options: dict[str, ParsedOption], table: OptionAliasTable) -> None:
-    """Add options that the rows ``derive`` of a program compute from others, or remove them."""
+def derive_options(
+    options: dict[str, ParsedOption], table: OptionAliasTable, **quantities: ExpressionValue
+) -> dict[str, str]:
+    """Add options that the rows ``derive`` of a program compute from others, or remove them.
+
+    ``quantities`` are further names of their expressions. Return the reasons of rows by term.
+    """
+    reasons: dict[str, str] = {}
     reading = OptionReader(
         command=ParsedCommand(target="", name="", text="", options=options), meanings={}
     )
-    functions, nothing = _option_functions(reading), dict[str, ExpressionValue]()
+    functions = _option_functions(reading)
     for row in table.rows:
         if row.role != "derive" or (
-            row.text and not Expression.parse(row.text).evaluate(nothing.get, functions)
+            row.text and not Expression.parse(row.text).evaluate(quantities.get, functions)
         ):
             continue
-        value, source = Expression.parse(row.word).evaluate(nothing.get, functions), row.option
+        value, source = Expression.parse(row.word).evaluate(quantities.get, functions), row.option
         if value is False:
             options.pop(row.into, None)
         elif value is True:
@@ -140,6 +146,9 @@ def derive_options(options: dict[str, ParsedOption], table: OptionAliasTable) ->
             is_same = option.single == text
             option = option if is_same else option.with_value(text)
             options[row.into] = replace(option, option=row.into)
+        if row.term and value is not None:
+            reasons[row.term] = row.note
+    return reasons
 
 
 _WRITING = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
