@@ -489,7 +489,7 @@ def set_table_layout(server: ServerSettings, _: ModelSpec | None) -> int:
 
 def read_table_drafts(reading: OptionReader) -> DraftSettings | None:
     """Read the draft tokens of the option table; None if the command has none."""
-    tokens = parse_size(reading.value("mtp_tokens")) or parse_size(reading.value("draft_tokens"))
+    tokens = parse_size(reading.value("draft_tokens")) or parse_size(reading.value("mtp_tokens"))
     return DraftSettings(number=tokens) if tokens else None
 
 

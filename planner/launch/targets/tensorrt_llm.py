@@ -196,7 +196,7 @@ def yaml_options(
         for inputs in server.settings.options
         if not inputs.option.startswith("--")
     } | dict(extra or {})
-    if "speculative_config.max_draft_len" in options:
+    if options.get("speculative_config.decoding_type") == "Draft_Target":
         draft_model = draft_model_argument(server.worker.job)
         draft_name = draft_model if isinstance(draft_model, str) else draft_model.name
         options["speculative_config.speculative_model"] = draft_name
