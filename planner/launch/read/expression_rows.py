@@ -32,9 +32,11 @@ from planner.launch.read.parsed_launch import (
     option_text,
     parse_int,
     total_gpus,
+    version_of,
 )
 from planner.launch.read.training_values import DEGREES, read_adapter_targets, set_training_value
 from planner.question.terms import terms_of
+from planner.specs.software_profile import release_parts
 
 _LAUNCHER_GPUS, _LAUNCHER_NODES, _PROGRAM = "launcher_gpus", "launcher_nodes", "program"
 """Names in expressions: GPUs of the job, nodes that the launcher starts, words that are no options.
@@ -286,6 +288,10 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         parsed = next(filter(None, map(reading.command.options.get, options)), None)
         return " ".join(filter(None, parsed.texts)).lower() or None if parsed else None
 
+    def before(release: str) -> bool:
+        stated = version_of(reading.command.target, reading.command)
+        return stated is not None and stated.parts < release_parts(release)
+
     def modules(*options: str) -> str:
         return read_adapter_targets(joined(*options) or "")
 
@@ -300,5 +306,6 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         "has": has,
         "lists": lists,
         "count": count,
+        "before": before,
         "unknown": lambda *options: has_unknown_value(reading, *options),
     }

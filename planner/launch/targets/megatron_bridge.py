@@ -8,7 +8,7 @@ Source: NVIDIA-NeMo/Megatron-Bridge at 067f987, ``scripts/performance`` (``argum
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -313,11 +313,10 @@ def _arguments_of_key(
     value = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
     if value.lower() in _NULL_TEXTS:
         return
-    if key not in _DIALECT.options:
-        arguments = [(_dashed(key), None)]
-    else:
+    arguments: Iterable[tuple[str, str | None]] = [(_dashed(key), None)]
+    if key in _DIALECT.options:
         lower = key in _DIALECT.names("word")
-        arguments = [*_DIALECT.translate(key, value.lower() if lower else value)]
+        arguments = _DIALECT.translate(key, value.lower() if lower else value)
     for option, word in arguments:
         argument = value if word is None else word
         if option not in flags:
