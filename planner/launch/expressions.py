@@ -14,19 +14,19 @@ is loaded:
     division by zero, is missing; such a value is neither less nor greater than any
 ``'full' if recomputes else 'none'``, ``('a', 'b')``
     a condition, and a list after ``in``
-``max min ceil_div nearest int float lower ends starts contains last``
+``max min ceil_div nearest int float lower ends starts contains last words``
     functions of values: ``max`` and ``min`` skip what is no number; ``nearest(a, b)`` is the
     positive multiple of ``b`` nearest to ``a``; ``ends(text, 'a', 'b')`` is
     true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
-    ``last('a.b.C')`` is ``C``
-``number amount text name joined modules flag has lists count unknown``
+    ``last('a.b.C')`` is ``C``, ``words('[a, b]')`` is ``a b``
+``number amount text name joined modules flag has lists count unknown before``
     functions of options, in readers only: the first option with a positive whole number, with a
     number, with a text (in lower case), with a text as written; all texts of the first set option
     in lower case with blanks between, ``none`` too; such texts as the modules that get adapters;
     whether the first set option is on (``flag('a', default=true)``); whether one is set (names may
     end with ``*``); the first of some words that the options of a name with ``*`` have
     (``lists('layers*', 'mamba', 'rwkv')``); how many values an option has; whether the value of
-    one of them is not readable
+    one of them is not readable; whether the file names a release before another (``before('0.8')``)
 """
 
 from __future__ import annotations
@@ -85,10 +85,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "starts": lambda text, *words: str(text or "").startswith(words),
     "contains": lambda text, *words: any(word in str(text or "") for word in words),
     "last": lambda text: str(text or "").rpartition(".")[2] or None,
+    "words": lambda text: " ".join(re.findall(r"[^][,\s'\"]+", str(text or ""))) or None,
 }
 OPTION_FUNCTIONS = (
     *("number", "amount", "text", "name", "joined", "modules", "flag", "has", "lists", "count"),
-    "unknown",
+    *("unknown", "before"),
 )
 """Functions of options, which a reader has."""
 _KEYWORD = "default"
@@ -143,6 +144,7 @@ class Expression:
                 if name not in {*_FUNCTIONS, *OPTION_FUNCTIONS}:
                     raise ValueError(f"{text}: {name or 'it'} is not a function of expressions.")
                 is_of_options = name in OPTION_FUNCTIONS
+                reads_options = is_of_options and name != "before"
                 if any(word.arg != _KEYWORD or name != "flag" for word in node.keywords):
                     raise ValueError(f"{text}: only flag takes a {_KEYWORD}.")
                 texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
@@ -152,7 +154,7 @@ class Expression:
                 read = texts[:1] if is_one else texts
                 if name == "has":  # a section is there, whatever the values of its keys
                     read = [text for text in read if not str(text).endswith(".*")]
-                options |= {str(option) for option in read} if is_of_options else set()
+                options |= {str(option) for option in read} if reads_options else set()
         names = {
             node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node not in calls
         }

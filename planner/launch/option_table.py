@@ -618,12 +618,16 @@ class OptionAlias:
 
     ``role``
         ``is``: the option is ``into``, with the same value; ``word``: with ``text`` it is ``into``
-        with ``word``, a flag if that is empty; ``written``: name of ``into`` in changes only;
+        with ``word``, a flag if that is empty; ``value``: it is ``into`` with the value of the
+        expression ``word`` of its text ``value``, unless that is false or missing; ``derive``:
+        if the expression ``text`` is true, ``into`` has the value of ``word``, at the place of
+        ``option``; true: it is a flag, false: it is removed; the reason for ``term`` is ``note``;
+        ``written``: name of ``into`` in
+        changes only;
         ``short``: another spelling of the option ``into``; ``config``: a key of a separate
         file; ``default``: the program's value without ``into``, its ``term`` and the reason in
         ``note``, if the condition in ``text`` holds: ``unless`` options are set, ``if`` one has
-        a value; ``sum``: ``into`` is the sum of the options, ``batch``: factors of the samples
-        per step; ``shape``: a size of the model, and its name in ``config.json``; ``used``: the
+        a value; ``shape``: a size of the model, and its name in ``config.json``; ``used``: the
         program's module reads it; ``ignored``: not used in the prediction
     ``option``
         name in the program, without leading hyphens
@@ -691,6 +695,10 @@ class OptionAliasTable:
                 yield row.into, None
             elif (row.option, row.text, row.role) == (option, text, "word"):
                 yield row.into, row.word
+            elif (row.option, row.role) == (option, "value") and text is not None:
+                value = Expression.parse(row.word).evaluate({"value": text}.get)
+                if value not in (None, False):
+                    yield row.into, format_option_value(value)
 
     @property
     def defaults(self) -> tuple[OptionAlias, ...]:

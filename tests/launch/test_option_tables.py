@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from importlib.resources import files
 
 import pytest
@@ -35,6 +36,21 @@ def test_every_written_option_is_accepted(name: str) -> None:
     known = accepted(target)
     unknown = {row.option for row in target.table.rows if row.role in WRITTEN} - set(known)
     assert not unknown
+
+
+@each("name", ["tensorrt-llm", "llama-server"])
+def test_each_written_option_of_a_tool_without_a_parser_here_was_found_in_its_source(
+    name: str,
+) -> None:
+    text = files("planner").joinpath("launch/accepted/written.tsv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines(), delimiter="\t"))
+    found = {row["option"]: row for row in rows if row["target"] == name}
+    assert all(re.search(r"\.(py|md) of \S+ at [0-9a-f]{7,}", row["read_in"]) for row in rows)
+    for row in target_of(name).table.rows:
+        if row.role in WRITTEN:
+            choices = found[row.option]["choices"].split("|")
+            is_open = row.text == FLAG or VALUE in row.text or choices == [""]
+            assert is_open or row.text in choices, f"{row.option} {row.text}"
 
 
 @each("name", EVERY)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import filter as matching
 from typing import Any
 
+from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
-from planner.launch.expressions import ExpressionValue, ValueLookup
+from planner.launch.expressions import Expression, ExpressionValue, ValueLookup
 from planner.launch.option_table import (
     MutableQuantities,
+    OptionAliasTable,
     OptionRole,
     OptionRow,
     OptionTable,
@@ -21,6 +24,7 @@ from planner.launch.option_table import (
 )
 from planner.launch.read.parsed_launch import (
     OptionReader,
+    ParsedCommand,
     SettingsBuilder,
     flag,
     has_unknown_value,
@@ -28,9 +32,11 @@ from planner.launch.read.parsed_launch import (
     option_text,
     parse_int,
     total_gpus,
+    version_of,
 )
 from planner.launch.read.training_values import DEGREES, read_adapter_targets, set_training_value
 from planner.question.terms import terms_of
+from planner.specs.software_profile import release_parts
 
 _LAUNCHER_GPUS, _LAUNCHER_NODES, _PROGRAM = "launcher_gpus", "launcher_nodes", "program"
 """Names in expressions: GPUs of the job, nodes that the launcher starts, words that are no options.
@@ -109,6 +115,42 @@ def apply_read_rows(
         elif row.role is OptionRole.REFUSED and value:
             raise LaunchError(f"{reading.position}: {_fill(row.note, lookup)}")
     return sizes if all(sizes.get(name) for name in _NEEDED_SIZES) else None
+
+
+def derive_options(
+    options: dict[str, ParsedOption], table: OptionAliasTable, **quantities: ExpressionValue
+) -> dict[str, str]:
+    """Add options that the rows ``derive`` of a program compute from others, or remove them.
+
+    ``quantities`` are further names of their expressions. Return the reasons of rows by term.
+    """
+    reasons: dict[str, str] = {}
+    reading = OptionReader(
+        command=ParsedCommand(target="", name="", text="", options=options), meanings={}
+    )
+    functions = _option_functions(reading)
+    for row in table.rows:
+        if row.role != "derive" or (
+            row.text and not Expression.parse(row.text).evaluate(quantities.get, functions)
+        ):
+            continue
+        value, source = Expression.parse(row.word).evaluate(quantities.get, functions), row.option
+        if value is False:
+            options.pop(row.into, None)
+        elif value is True:
+            options[row.into] = replace(
+                options.get(source) or implied_option("", ""),
+                option=row.into, texts=(), spans=(),
+            )  # fmt: skip
+        elif value is not None:
+            text = format_option_value(value)
+            option = options.get(source) or implied_option(row.into, text)
+            is_same = option.single == text
+            option = option if is_same else option.with_value(text)
+            options[row.into] = replace(option, option=row.into)
+        if row.term and value is not None:
+            reasons[row.term] = row.note
+    return reasons
 
 
 _WRITING = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
@@ -246,6 +288,10 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         parsed = next(filter(None, map(reading.command.options.get, options)), None)
         return " ".join(filter(None, parsed.texts)).lower() or None if parsed else None
 
+    def before(release: str) -> bool:
+        stated = version_of(reading.command.target, reading.command)
+        return stated is not None and stated.parts < release_parts(release)
+
     def modules(*options: str) -> str:
         return read_adapter_targets(joined(*options) or "")
 
@@ -260,5 +306,6 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         "has": has,
         "lists": lists,
         "count": count,
+        "before": before,
         "unknown": lambda *options: has_unknown_value(reading, *options),
     }

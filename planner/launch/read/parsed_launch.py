@@ -123,6 +123,17 @@ class SettingsBuilder:
     notes: list[str] = field(default_factory=list)
     fallbacks: dict[str, tuple[object, str]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, settings: LaunchSettings) -> SettingsBuilder:
+        """Return a builder that starts from settings of another reader."""
+        return cls(
+            values={**settings.values},
+            defaults={**settings.defaults},
+            missing=[*settings.missing],
+            notes=[*settings.notes],
+            fallbacks={**settings.fallbacks},
+        )
+
     def set(self, name: str, value: object) -> None:
         """Set a value unless it is None."""
         if value is not None:

@@ -18,13 +18,22 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.launch.option_table import OptionTable, ParserOptions, shipped_rows, tool_row
+from planner.launch.option_table import (
+    MutableQuantities,
+    OptionRole,
+    OptionTable,
+    ParserOptions,
+    shipped_rows,
+    tool_row,
+)
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
     LENGTHS,
     ONGOING,
     LaunchSettings,
     OptionReader,
     SettingsBuilder,
+    parse_int,
     version_of,
 )
 from planner.launch.wrappers.read_resources import parse_gpu_name
@@ -34,6 +43,7 @@ from planner.layers.model import count_parameters, layer_parameters
 from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
+from planner.specs.engine import ATTENTION_FFN
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import checkpoint_of
@@ -54,6 +64,7 @@ _DEGREES = (
     *("tensor_parallel", "context_parallel", "pipeline_parallel", "attention_data_parallel"),
     "expert_parallel",
 )
+_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -75,14 +86,6 @@ class ServerSettings(SettingsBuilder):
         text = self.reading.value(name)
         number = parse_size(text)
         return number or 1
-
-    def set_layout(self, server_gpus: int, **degrees: int) -> None:
-        """Set the parallel degrees, 1 of those that are left out, and the GPUs.
-
-        Raises LaunchError if the total is not a multiple of what one server takes.
-        """
-        self.values.update({**dict.fromkeys(_DEGREES, 1), **degrees})
-        self.set_gpus(server_gpus)
 
     def set_gpus(self, server_gpus: int) -> None:
         """Set ``num_gpus``: the total of the launcher, else the GPUs of one server.
@@ -394,13 +397,6 @@ def set_quantization(server: ServerSettings, name: str | None, model: ModelSpec 
     server.assume("expert_quantization", experts, reason)
 
 
-def set_experts(server: ServerSettings, model: ModelSpec | None, stage_gpus: int) -> None:
-    """Set expert parallelism: all GPUs of a stage, or 1."""
-    splits = server.reading.value("splits_experts") == "true"
-    has_experts = model is None or model.num_experts > 0
-    server.values["expert_parallel"] = stage_gpus if splits and has_experts else 1
-
-
 def set_offload(server: ServerSettings, model: ModelSpec | None, option: str) -> None:
     """Set the fraction of weights in host memory from ``option`` [GiB per GPU]; no KV offload."""
     server.values.update(weight_offload=0.0, kv_offload=0.0)
@@ -480,16 +476,34 @@ def set_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
         )
 
 
-def set_table_layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Set the parallel degrees of the option table; return the ranks of the attention."""
-    degrees = {name: server.count(name) for name in _DEGREES}
-    server.set_layout(prod(degrees[name] for name in _DEGREES[:-1]), **degrees)
-    return degrees["attention_data_parallel"]
+def _set_layout(server: ServerSettings, engine: EngineReader, model: ModelSpec | None) -> int:
+    """Set what the rows of an engine's table compute, its degrees and GPUs; return attention ranks.
+
+    The rows compute from the counts of the table and the sizes of the model. ``server_gpus`` is
+    theirs if it is not the product of the degrees.
+    Raises LaunchError if the total is not a multiple of what one server takes.
+    """
+    reading = server.reading
+    counts = {name: server.count(name) for name in (*_DEGREES, "stage_gpus", "server_copies")}
+    limits = {name: parse_size(reading.value(name)) for name in _LIMITS}
+    quantities: MutableQuantities = {
+        **counts,
+        **limits,
+        "num_experts": None if model is None else model.num_experts,
+        "model_positions": None if model is None else model.max_position_embeddings,
+        "node_gpus": parse_int(reading.command.resources.gpus_per_node),
+    }
+    apply_read_rows(reading, engine.table, server, quantities, "serve")
+    for name in _DEGREES:
+        server.values.setdefault(name, counts[name])
+    degrees = (int(server.values[name]) for name in _DEGREES[:-1])
+    server.set_gpus(int(quantities.get("server_gpus") or prod(degrees)))
+    return int(server.values["attention_data_parallel"])
 
 
 def read_table_drafts(reading: OptionReader) -> DraftSettings | None:
     """Read the draft tokens of the option table; None if the command has none."""
-    tokens = parse_size(reading.value("mtp_tokens")) or parse_size(reading.value("draft_tokens"))
+    tokens = parse_size(reading.value("draft_tokens")) or parse_size(reading.value("mtp_tokens"))
     return DraftSettings(number=tokens) if tokens else None
 
 
@@ -504,12 +518,10 @@ class EngineReader:
     model_options : options with the model, the first that is set counts
     programs : words of a command that are not the model; empty if it has no positional model
     prepare : adds to a command what files and variables set
-    layout : sets the layout of a server; returns its attention data-parallel ranks
     batch : sets requests and tokens per step if the table has no defaults
     drafts : returns the speculative decoding of a command
     finish : sets what depends on the other settings; returns the pool if options decide it
     has_rank_limit : whether the limit of sequences also holds for each rank of a single pool
-    longest : sets the longest request, if the engine has a default
     switches : options that enable adapters
     host_cache : option that keeps KV cache in host memory
     weights_on_host : option with GiB of each GPU's weights in host memory
@@ -521,14 +533,12 @@ class EngineReader:
     model_options: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     prepare: Callable[[OptionReader, EngineReader], OptionReader] = lambda reading, engine: reading
-    layout: Callable[[ServerSettings, ModelSpec | None], int] = set_table_layout
     batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda server, model, ranks: (
         None
     )
     drafts: Callable[[OptionReader], DraftSettings | None] = read_table_drafts
     finish: Callable[[ServerSettings], str | None] = lambda server: None
     has_rank_limit: bool = False
-    longest: Callable[[ServerSettings, ModelSpec | None], None] | None = None
     switches: tuple[str, ...] = ()
     host_cache: str = ""
     weights_on_host: str = ""
@@ -573,19 +583,26 @@ def read_engine(reading: OptionReader, engine: EngineReader) -> LaunchSettings:
 
 
 def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> ServerSettings:
-    """Return the settings of a command's server; ``pool``: ``serve``, ``prefill`` or ``decode``."""
+    """Return the settings of a command's server; ``pool``: ``serve``, ``prefill`` or ``decode``.
+
+    Raises LaunchError if attention and FFN have servers of their own, or GPUs contradict.
+    """
     server = ServerSettings(reading=reading)
     name = _model_name(server, engine)
     model = set_model(server, name)
     server.values["engine"] = engine.profile or engine.name
-    ranks = engine.layout(server, model)
+    if "afd" in json_table(reading.text("--additional-config")) or any(
+        option.option == "--afd-role" for option in reading.command.unknown
+    ):
+        raise LaunchError(ATTENTION_FFN)
+    server.copy_values("gpu_memory_utilization")
+    ranks = _set_layout(server, engine, model)
     set_quantization(server, name, model)
     is_compressed = model is not None and any(each.compress_ratio for each in model.attentions)
     if is_compressed and reading.text("--kv-cache-dtype") in (None, "auto"):
         server.assume("kv_cache", "fp8", "compressed attention is cached in 8 bit (fp8_ds_mla)")
     else:
         server.copy_values("kv_cache")
-    server.copy_values("gpu_memory_utilization")
     engine.batch(server, model, ranks)
     _put_batch(server, engine, ranks, pool)
     set_drafts(server, engine.drafts(reading), model)
@@ -597,10 +614,12 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
         )
     set_offload(server, model, engine.weights_on_host)
     longest = parse_size(reading.value("max_model_len"))
-    if engine.longest is None:
+    has_default = any(
+        row.role is OptionRole.READ and row.parameter == "max_model_len"
+        for row in engine.table.expressions
+    )
+    if longest or not has_default:
         server.values["max_model_len"] = longest
-    else:
-        engine.longest(server, model)
     note_lengths(server, longest)
     return server
 

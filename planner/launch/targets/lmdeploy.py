@@ -31,24 +31,6 @@ def _note_backend(server: ServerSettings) -> None:
         server.notes.append("The PyTorch engine is predicted as TurboMind is.")
 
 
-def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Set parallelism and GPUs; return the attention ranks, 1 if they are separate servers."""
-    tensor_parallel = server.count("tensor_parallel")
-    ranks = server.count("attention_data_parallel")
-    expert_parallel = server.count("expert_parallel")
-    server_gpus = expert_parallel if expert_parallel > 1 and ranks > 1 else tensor_parallel
-    num_servers = 1
-    if server_gpus % ranks:
-        num_servers, ranks = ranks, 1
-    server.set_layout(
-        server_gpus * num_servers,
-        tensor_parallel=server_gpus // ranks,
-        attention_data_parallel=ranks,
-        expert_parallel=expert_parallel,
-    )
-    return ranks
-
-
 def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
     """Set the default number of concurrent requests for the GPU type, if it is known."""
     if server.reading.value("max_num_seqs") is not None:
@@ -77,7 +59,6 @@ def _read_draft(reading: OptionReader) -> DraftSettings | None:
 _ENGINE = EngineReader(
     name=NAME,
     programs=("lmdeploy", "serve", "api_server"),
-    layout=_set_layout,
     batch=_assume_batch,
     drafts=_read_draft,
     finish=_note_backend,

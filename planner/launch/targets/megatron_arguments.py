@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from planner.base.software_enums import MODULES, RecomputedModules
 from planner.errors import LaunchError
@@ -53,14 +53,6 @@ _DROPOUT = 0.1
 # The dispatcher of "auto" in each profile: the one that its published runs used.
 _DEFAULT_DISPATCHER = {"Megatron-LM": "alltoall", "Megatron-Bridge": "flex", "NeMo": "flex"}
 _DISPATCHER, _MEGATRON_DISPATCHER = "--moe-token-dispatcher-type", "allgather"
-
-
-_DEEPSPEED_OPTIONS = ("--deepspeed", "--deepspeed_config", "--zero-stage", "--no-pipeline-parallel")
-
-
-def has_deepspeed_options(words: Sequence[str]) -> bool:
-    """Whether a command has options of Megatron-DeepSpeed."""
-    return any(word.partition("=")[0] in _DEEPSPEED_OPTIONS for word in words)
 
 
 _FP8_WEIGHTS, _BF16_GRADIENTS = "--fp8-param-gather", "--grad-reduce-in-bf16"

@@ -8,7 +8,7 @@ Source: NVIDIA-NeMo/Megatron-Bridge at 067f987, ``scripts/performance`` (``argum
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,12 +24,14 @@ from planner.launch.option_table import (
     ParserOptions,
     Quantities,
 )
-from planner.launch.read.expression_rows import parse_parameters
+from planner.launch.read.expression_rows import apply_read_rows, parse_parameters
+from planner.launch.read.hf_trainer.option_sources import OptionSources, apply_program_defaults
 from planner.launch.read.import_launch import require_counts
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     ParsedCommand,
+    SettingsBuilder,
     total_gpus,
 )
 from planner.launch.read.serving_reader import find_model_by_name
@@ -52,26 +54,11 @@ from planner.launch.write.benchmark import training_draft
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
-_RECIPES_SCRIPTS = ("run_script.py", "setup_experiment.py", "custom_setup_experiment.py")
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
 """Argument of the program in place of a model on Hugging Face: the overrides set the shape."""
-_PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py", *_RECIPES_SCRIPTS)
-_TRAIN_SCRIPT = "train.sh"
-_NEMO_PROGRAM = re.compile(r"megatron_(gpt|llama)_pretraining\.py")
-"""Of examples/nlp/language_modeling of NeMo, with keys of their YAML as overrides."""
-# conf/megatron_llama_config.yaml in the same folder of NVIDIA/NeMo 1.23.
-_NEMO_LLAMA = {
-    "model.activation": "fast-swiglu",
-    "model.bias": "false",
-    "model.normalization": "rmsnorm",
-    "model.share_embeddings_and_output_weights": "false",
-    "model.hidden_dropout": "0.0",
-    "model.attention_dropout": "0.0",
-}
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS_TRAINERS = ("modules.pre_trainer.", "modules.post_trainer.")
-_PRIMUS_KEYS = ("work_group", "user_name", "exp_name", "workspace")
 _ARGUMENTS = ("megatron-lm-0.19.2",)
 _SECTIONS = (
     *("model.config.", "model.", "train.", "ddp.", "optimizer.", "dataset.", "checkpoint."),
@@ -86,17 +73,6 @@ _SHORT, _RENAMED = _DIALECT.of("short"), _DIALECT.of("is")
 _STAGES, _TENSORS = "pipeline_model_parallel_size", "tensor_model_parallel_size"
 _FSDP, _SHARDING = "use_megatron_fsdp", "ddp.data_parallel_sharding_strategy"
 _LAYOUT, _BATCH = "pipeline_model_parallel_layout", "train.global_batch_size"
-_TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1": "all_linear"}
-
-
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether the words of a command start a program of Megatron-Bridge or NeMo."""
-    names = [word.rpartition("/")[2] for word in words[:4]]
-    if names[:1] == [_TRAIN_SCRIPT] and any(word.startswith("--recipe") for word in words):
-        return True
-    if any(_NEMO_PROGRAM.fullmatch(name) for name in names):
-        return True
-    return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -104,66 +80,83 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
     Raises LaunchError if its options contradict each other, or the number of GPUs.
     """
-    command = reading.command
-    file_options = (*command.options.values(), *command.unknown)
+    command, table = reading.command, OptionTable.load("megatron-lm")
     options = {
-        gpus_per_node.option: _with_defaults(gpus_per_node) for gpus_per_node in file_options
+        option.option: _with_defaults(option)
+        for option in (*command.options.values(), *command.unknown)
     }
-    words = [text or "" for gpus_per_node in command.positional for text in gpus_per_node.texts]
-    if any(word.endswith("megatron_llama_pretraining.py") for word in words):
-        options = {
-            **{key: implied_option(key, text) for key, text in _NEMO_LLAMA.items()},
-            **options,
-        }
+    words = [text for word in command.positional for text in word.texts if text]
+    apply_program_defaults(OptionSources(script=options, words=words), _DIALECT)
     if "finetune" in words and (factory := options.get("--factory")) is not None:
         # Recipes for fine-tuning are not in the table.
         options["--factory"] = factory.with_value(f"{factory.single}_finetune")
-    has_gpus = total_gpus(command.resources) is not None or bool({*options} & {*_GPU_COUNTS})
+    job_gpus = total_gpus(command.resources)
+    has_gpus = job_gpus is not None or bool({*options} & {*_NODES, *_GPUS_OF_NODE, *_GPUS})
     recipe = choose_recipe(options, command.resources.gpu, has_gpus=has_gpus)
-    merged = (
-        options if recipe is None else _merge_recipe(options, recipe, total_gpus(command.resources))
-    )
-    table = OptionTable.load("megatron-lm")
+    merged = options if recipe is None else _merge_recipe(options, recipe, job_gpus)
     arguments = _translate_keys(merged, {row.option for row in table.rows if row.text == FLAG})
     if f"--{_LAYOUT.replace('_', '-')}" in arguments:
         arguments.pop("--num-virtual-stages-per-pipeline-rank", None)  # a layout sets it
-    resources = command.resources
-    nodes = (
-        merged.get("trainer.num_nodes")
-        or merged.get("--num_nodes")
-        or merged.get("--nodes")
-        or resources.num_nodes
+
+    def first(names: Collection[str], other: ParsedOption | None) -> ParsedOption | None:
+        return next((merged[name] for name in names if name in merged), other)
+
+    resources = replace(
+        command.resources,
+        num_nodes=first(_NODES, command.resources.num_nodes),
+        gpus_per_node=first(_GPUS_OF_NODE, command.resources.gpus_per_node),
+        num_gpus=command.resources.num_gpus or first(_GPUS, None),
     )
-    gpus_per_node = (
-        merged.get("trainer.devices")
-        or merged.get("--gpus_per_node")
-        or merged.get("--gpus-per-node")
-        or resources.gpus_per_node
-    )
-    num_gpus = resources.num_gpus or merged.get("--num_gpus") or merged.get("-ng")
-    resources = replace(resources, num_nodes=nodes, gpus_per_node=gpus_per_node, num_gpus=num_gpus)
     inner = OptionReader.of(replace(command, options=arguments, resources=resources), table)
     require_counts(inner)
     framework = "NeMo" if any(name.startswith("trainer.") for name in merged) else "Megatron-Bridge"
-    settings = read_megatron_arguments(inner, framework)
-    model, model_note = _read_model(reading, merged)
-    if model is None and recipe is not None:
-        model = recipe.model
-    values = {**settings.values, **_read_bridge_rows(reading, inner)}
+    megatron = read_megatron_arguments(inner, framework)
+    settings = SettingsBuilder.of(megatron)
+    settings.values |= _read_bridge_rows(reading, inner)
+    model, note = _read_model(merged, words)
+    if recipe is not None:
+        model = model or recipe.model
+        note = f"Its recipe {recipe.name} sets what the file does not."
+        settings.set("gpu", recipe.gpu)
     model_spec = find_model_by_name(model)
     if model_spec is not None and not model_spec.num_experts:
-        values = without_experts(values)
-    if recipe is not None and recipe.gpu is not None:
-        values["gpu"] = recipe.gpu
-    note = f"Its recipe {recipe.name} sets what the file does not." if recipe else model_note
-    completed = _complete_settings(replace(settings, values=values), merged, model, note)
-    return replace(completed, required=_unknown_recipe_terms(merged, recipe, arguments, table))
+        settings.values = without_experts(settings.values)
+    shape = megatron.shape if model is None else None
+    # Recipes of models with experts set it: most do not split an expert.
+    if note and settings.defaults.pop("expert_tensor_parallel", None):
+        del settings.values["expert_tensor_parallel"]
+    settings.notes = [
+        text
+        for text in (*settings.notes, *([note] if note else []))
+        if "--bf16" not in text and "vocabulary" not in text
+    ]
+    settings.defaults = {
+        name: reason for name, reason in settings.defaults.items() if name in settings.values
+    }
+    settings.missing = [name for name in settings.missing if name != "model"]
+    if shape is None:
+        settings.require("model", model)
+    quantities: MutableQuantities = {
+        "is_named": shape is None,
+        "shards": any(
+            "distributed_optimizer" in name
+            or ("fsdp" in name and (_text(option) or "").lower() != "false")
+            for name, option in merged.items()
+        ),
+    }
+    of_file = replace(reading, command=replace(command, options=merged))
+    apply_read_rows(of_file, OptionTable.load("megatron-bridge"), settings, quantities)
+    return settings.build(
+        shape=shape,
+        used_options=frozenset(name for name, option in merged.items() if _is_used(name, option)),
+        unread=_megatron_keys(merged),
+        required=_unknown_recipe_terms(merged, recipe, arguments, table),
+    )
 
 
-_GPU_COUNTS = (
-    *("--num_gpus", "-ng", "--num_nodes", "--nodes", "--gpus_per_node", "--gpus-per-node"),
-    *("trainer.num_nodes", "trainer.devices"),
-)
+_NODES = ("trainer.num_nodes", "--num_nodes", "--nodes")
+_GPUS_OF_NODE = ("trainer.devices", "--gpus_per_node", "--gpus-per-node")
+_GPUS = ("--num_gpus", "-ng")
 _RECIPE_OPTIONS = (
     "--tensor-model-parallel-size",
     "--pipeline-model-parallel-size",
@@ -196,38 +189,31 @@ def _merge_recipe(
     counts for the recipe's number of stages only.
     """
     set_keys = {_strip_section(name) for name in options}
+    texts = {
+        _strip_section(name): option.single or ""
+        for name, option in {**recipe.options, **options}.items()
+    }
+    dropped = {*set_keys}
+    if set_keys & {_STAGES, f"virtual_{_STAGES}"}:
+        dropped.add(_LAYOUT)
+    if _STAGES in set_keys and texts[_STAGES] == "1":
+        dropped.add(f"virtual_{_STAGES}")  # one stage has no chunks
     recipe_options = {
         name: option
         for name, option in recipe.options.items()
-        if _strip_section(name) not in set_keys
+        if _strip_section(name) not in dropped
     }
-    if set_keys & {_STAGES, f"virtual_{_STAGES}"}:
-        recipe_options.pop(f"model.{_LAYOUT}", None)
-    if "1" in [
-        option.single for name, option in options.items() if _strip_section(name) == _STAGES
-    ]:
-        recipe_options.pop(f"model.virtual_{_STAGES}", None)  # one stage has no chunks
+    implied: dict[str, str] = {}
     batch, job_gpus = recipe_options.get(_BATCH), recipe.num_gpus or num_gpus
     if batch is not None and job_gpus and job_gpus != recipe.default_num_gpus:
-        scaled = max(int(batch.single or 1) * job_gpus // recipe.default_num_gpus, 1)
-        recipe_options[_BATCH] = implied_option(_BATCH, str(scaled))
-    switches = [
-        option.single
-        for name, option in {**recipe_options, **options}.items()
-        if _strip_section(name) == _FSDP
-    ]
-    if "true" in [(text or "").lower() for text in switches[-1:]]:
-        recipe_options[_SHARDING] = implied_option(_SHARDING, "optim_grads_params")
-    splits = (
-        option.single
-        for name, option in {**recipe_options, **options}.items()
-        if _strip_section(name) == _TENSORS
-    )
-    if "sequence_parallel" not in set_keys and next(splits, None) not in (None, "1"):
-        recipe_options["model.sequence_parallel"] = implied_option(
-            "model.sequence_parallel", "true"
-        )
-    return {**recipe_options, **options}
+        sequences = int(batch.single or 1) * job_gpus // recipe.default_num_gpus
+        implied[_BATCH] = str(max(sequences, 1))
+    if texts.get(_FSDP, "").lower() == "true":
+        implied[_SHARDING] = "optim_grads_params"
+    if "sequence_parallel" not in set_keys and texts.get(_TENSORS, "1") != "1":
+        implied["model.sequence_parallel"] = "true"
+    computed = {name: implied_option(name, text) for name, text in implied.items()}
+    return {**recipe_options, **computed, **options}
 
 
 def _read_bridge_rows(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
@@ -253,52 +239,6 @@ def _with_defaults(option: ParsedOption) -> ParsedOption:
     pairs = zip(option.texts, texts, option.spans, strict=True) if option.spans else ()
     spans = tuple(span if before == after else None for before, after, span in pairs)
     return replace(option, texts=texts, spans=spans or option.spans)
-
-
-def _complete_settings(
-    settings: LaunchSettings,
-    options: Mapping[str, ParsedOption],
-    model: str | None,
-    recipe_note: str,
-) -> LaunchSettings:
-    """Add model, adapter and defaults, which no Megatron-LM argument sets, to the settings."""
-    values, notes, defaults = dict(settings.values), list(settings.notes), dict(settings.defaults)
-    values |= _read_adapter(options)
-    missing = [name for name in settings.missing if name != "model"]
-    if model is not None:
-        values["model"] = model
-    elif settings.shape is None:
-        missing.append("model")
-    # Models of Hugging Face and recipes train without dropout by default.
-    is_described = model is not None or settings.shape is None
-    if is_described and not any(name.endswith("_dropout") for name in options):
-        values["dropout"] = "false"
-    switched_off = {
-        name for name, option in options.items() if (_text(option) or "").lower() == "false"
-    }
-    if not any(
-        "distributed_optimizer" in name or ("fsdp" in name and name not in switched_off)
-        for name in options
-    ):
-        values["zero_stage"] = "1"
-        defaults["zero_stage"] = "1, as recipes do"
-    if recipe_note:
-        notes.append(recipe_note)
-        # Recipes of models with experts set it: most do not split an expert.
-        if defaults.pop("expert_tensor_parallel", None):
-            del values["expert_tensor_parallel"]
-    notes = [note for note in notes if "--bf16" not in note and "vocabulary" not in note]
-    return replace(
-        settings,
-        values=values,
-        shape=None if model is not None else settings.shape,
-        used_options=frozenset(name for name, option in options.items() if _is_used(name, option)),
-        ignored_options=frozenset(name for name in _PRIMUS_KEYS if name in options),
-        unread=_megatron_keys(options),
-        defaults={name: text for name, text in defaults.items() if name in values},
-        missing=tuple(missing),
-        notes=tuple(notes),
-    )
 
 
 def _megatron_keys(options: Mapping[str, ParsedOption]) -> frozenset[str]:
@@ -336,8 +276,7 @@ def _translate_keys(
     """Translate keys of the file to arguments of Megatron-LM, with their texts."""
     arguments: dict[str, ParsedOption] = {}
     for name, parsed in options.items():
-        key = _strip_section(name)
-        for option, texts in _arguments_of_key(key, _text(parsed), flags):
+        for option, texts in _arguments_of_key(_strip_section(name), _text(parsed), flags):
             spans = parsed.spans if len(parsed.spans) == len(texts) else (None,) * len(texts)
             arguments[option] = replace(parsed, option=option, texts=texts, spans=spans)
     fp8_text = next(
@@ -364,78 +303,30 @@ def _strip_section(name: str) -> str:
 _Texts = tuple[str | None, ...]
 
 
-def _arguments_of_key(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _Texts]]:
-    """Return the arguments of Megatron-LM, with texts, for a key with ``text``; may be empty."""
+def _arguments_of_key(
+    key: str, text: str | None, flags: Collection[str]
+) -> Iterator[tuple[str, _Texts]]:
+    """Yield the arguments of Megatron-LM, with texts, for a key with ``text``."""
     if text is None:
-        return [(_RENAMED.get(key, _dashed(key)), (None,))]
-    unquoted = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
-    if unquoted.lower() in _NULL_TEXTS:
-        return []
-    if key in _SPECIAL_KEYS:
-        return _SPECIAL_KEYS[key](unquoted)
-    if key in _DIALECT.names("word"):
-        words = _DIALECT.translate(key, unquoted.lower())
-        return [(option_name, (word,) if word else ()) for option_name, word in words]
-    option = _RENAMED.get(key, _dashed(key))
-    if option in flags:
-        return [(option, ())] if unquoted.lower() in ("true", "1") else []
-    return [(option, (unquoted,))]
+        yield _RENAMED.get(key, _dashed(key)), (None,)
+        return
+    value = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
+    if value.lower() in _NULL_TEXTS:
+        return
+    arguments: Iterable[tuple[str, str | None]] = [(_dashed(key), None)]
+    if key in _DIALECT.options:
+        lower = key in _DIALECT.names("word")
+        arguments = _DIALECT.translate(key, value.lower() if lower else value)
+    for option, word in arguments:
+        argument = value if word is None else word
+        if option not in flags:
+            yield option, (argument,)
+        elif argument.lower() in ("", "true", "1"):
+            yield option, ()
 
 
 def _dashed(key: str) -> str:
     return "--" + key.replace("_", "-")
-
-
-def _precision(text: str) -> list[tuple[str, _Texts]]:
-    """Return the Megatron-LM arguments, with texts, for a mixed-precision recipe's name."""
-    lower = text.lower()
-    narrow: list[tuple[str, _Texts]] = []
-    if "fp8" in lower:
-        narrow = [("--fp8-format", ("e4m3" if "mxfp8" in lower else "hybrid",))]
-    elif "fp4" in lower:
-        narrow = [("--fp4-format", ("e2m1",))]
-    if "bf16" in lower:
-        return [("--bf16", ()), *narrow]
-    return [("--fp16", ()), *narrow] if "16" in lower else narrow
-
-
-_COMPUTE_DTYPES = {"fp8_mx": (
-    "bf16 "
-    "mxfp8"
-), "nvfp4": "bf16 fp4", "fp8": "bf16 fp8", "fp8_cs": "bf16 fp8",
-           "fp8_sc": "bf16 fp8", "fp8_ds": "bf16 fp8"}  # fmt: skip
-
-
-def _list_argument(option: str) -> Callable[[str], list[tuple[str, _Texts]]]:
-    return lambda text: [(option, (text.strip("[]").replace(",", " ").replace("  ", " "),))]
-
-
-def _offloaded_activations(text: str) -> list[tuple[str, _Texts]]:
-    """Return the argument for layers whose activations wait in host memory; nothing for 0."""
-    return [("--fine-grained-activation-offloading", ())] * (text not in ("0", "false"))
-
-
-_SPECIAL_KEYS: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
-    "precision": _precision,
-    "mixed_precision": _precision,
-    "compute_dtype": lambda text: _precision(_COMPUTE_DTYPES.get(text.lower(), text)),
-    "recompute_modules": _list_argument("--recompute-modules"),
-    "offload_modules": _list_argument("--offload-modules"),
-    # NVIDIA-NeMo/Megatron-Bridge, scripts/performance/utils/overrides.py.
-    "activation_offload_layers": _offloaded_activations,
-    "cpu_offloading_num_layers": _offloaded_activations,
-    "num_query_groups": lambda text: [
-        ("--num-query-groups", (text,)),
-        ("--group-query-attention", ()),
-    ],
-    "activation": lambda text: [("--swiglu", ())] * ("glu" in text.lower()),
-    "normalization": lambda text: [
-        ("--normalization", ("RMSNorm" if "rms" in text.lower() else "LayerNorm",))
-    ],
-    "moe_layer_freq": lambda text: [("--moe-layer-freq", (text.replace(" ", ""),))],
-    "attention_backend": lambda text: [("--attention-backend", (text.rpartition(".")[2],))],
-    "window_size": lambda text: [("--window-size", (text.strip("[]()"),))],
-}
 
 
 def _text(option: ParsedOption | None) -> str | None:
@@ -444,52 +335,24 @@ def _text(option: ParsedOption | None) -> str | None:
 
 
 def _read_model(
-    reading: OptionReader, options: Mapping[str, ParsedOption]
+    options: Mapping[str, ParsedOption], words: Sequence[str]
 ) -> tuple[str | None, str]:
     """Return the model that a program or recipe names, None if unknown, and a note."""
-    words = [
-        text for word_option in reading.command.positional for text in word_option.texts if text
-    ]
     for program, argument in pairwise(words):
         if program.endswith(PROGRAM) and argument != SHAPE:
             return argument, ""
     models = (f"{trainer}model" for trainer in _PRIMUS_TRAINERS)
     names = ("--recipe", "--model", "--factory", "-m", *models)
-    model_name = model_of_recipe(options) or next(
-        (_text(options[name]) for name in names if _text(options.get(name))), None
-    )
-    if model_name is None:
+    texts = (_text(options.get(name)) for name in names)
+    name = (model_of_recipe(options) or next(filter(None, texts), "")).partition("(")[0]
+    if not name:
         return None, ""
-    model_name = model_name.partition("(")[0]  # of a factory with arguments
-    model = find_model_of_name(_ENVIRONMENT.sub(r"\1", model_name))
+    model = find_model_of_name(_ENVIRONMENT.sub(r"\1", name))
     if model is None:
-        return None, f"planner does not know the model {model_name}."
-    if not {"--recipe", "--factory"} & {*options}:
-        return model, ""
+        return None, f"planner does not know the model {name}."
+    is_recipe = bool({"--recipe", "--factory"} & {*options})
     note = "the recipe sets what the file does not, and planner does not know the recipe"
-    return model, f"{model_name}: {note}."
-
-
-def _read_adapter(options: Mapping[str, ParsedOption]) -> dict[str, str]:
-    """Return the LoRA adapter with rank and matrices; {} if the file trains all weights."""
-    peft_options = {name: option for name, option in options.items() if name.startswith("peft.")}
-    mode = _text(options.get("--mode")) or _text(options.get("model.peft.peft_scheme"))
-    if re.search(r"_(?:peft|lora)(?:_|$)", _text(options.get("--recipe")) or ""):
-        mode = "lora"
-    if not peft_options and mode not in ("lora", "dora"):
-        return {}
-    rank = _text(options.get("peft.dim")) or _text(
-        options.get("model.peft.lora_tuning.adapter_dim")
-    )
-    modules = _text(options.get("peft.target_modules")) or "linear_fc1 linear_proj"
-    target_names = [name for module, name in _TARGETS.items() if module in modules]
-    values = {"adapter": "lora", "lora_rank": rank or "32"}
-    if (
-        "all_linear" in target_names[-1:]
-        and _text(options.get("peft.share_expert_adapters")) == "false"
-    ):
-        values["expert_adapters"] = "each"
-    return {**values, **({"lora_targets": target_names[-1]} if target_names else {})}
+    return model, f"{name}: {note}." if is_recipe else ""
 
 
 _NO_CHECKPOINT = "checkpoint.save=null"
@@ -607,7 +470,6 @@ TARGET = LaunchTarget.of(
     quantities=_quantities,
     draft=_draft,
     answers=read_settings,
-    starts=matches_command,
     honoured=_split_changes,
     narrowed=_narrow_request,
 )

@@ -6,14 +6,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 from planner.launch.option_table import (
     MutableQuantities,
     OptionTexts,
     Quantities,
-    is_command,
 )
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader
 from planner.launch.target import (
@@ -24,7 +20,7 @@ from planner.launch.target import (
     ShellVariable,
     user_arguments,
 )
-from planner.launch.targets.megatron_arguments import has_deepspeed_options, read_megatron_arguments
+from planner.launch.targets.megatron_arguments import read_megatron_arguments
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
     hybrid_quantities,
@@ -35,15 +31,11 @@ from planner.launch.targets.megatron_shape import (
 )
 from planner.launch.targets.megatron_swift import (
     is_swift_command,
-    is_swift_document,
     read_swift_arguments,
     with_document_options,
 )
 from planner.launch.write.benchmark import training_draft
 
-_PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
-# Names of the program in forks and patches.
-_FORK_PROGRAM = re.compile(r"pretrain_(?!vlm|bert|t5|retro|ict|vision|vit)\w+\.py")
 _LIST_OPTIONS = ("--recompute-modules", "--offload-modules")
 """Options with several values, each a word of its own."""
 
@@ -117,7 +109,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     program = ShellVariable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of NVIDIA/Megatron-LM",
-        suffix=f"/{PROGRAM if is_hybrid(job.model) else _PROGRAMS[0]}",
+        suffix="/" + (PROGRAM if is_hybrid(job.model) else "pretrain_gpt.py"),
     )
     return training_draft(
         job,
@@ -144,20 +136,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     return read_megatron_arguments(reading, "Megatron-LM")
 
 
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether words start Megatron-LM, one of its forks, or ms-swift with it."""
-    names = [word.rpartition("/")[2] for word in words[:3]]
-    if is_command("megatron-swift", words):
-        return True
-    is_program = any(name in _PROGRAMS or _FORK_PROGRAM.fullmatch(name) for name in names)
-    return is_program and not has_deepspeed_options(words)
-
-
 TARGET = LaunchTarget.of(
     "megatron-lm",
     quantities=_quantities,
     draft=_draft,
     answers=read_settings,
-    starts=matches_command,
-    is_of=is_swift_document,
 )

@@ -319,7 +319,7 @@ def expert_layers(text: str, num_layers: int) -> list[bool] | None:
     >>> expert_layers("([0]*1+[1]*3)", 4), expert_layers("2", 4)
     ([False, True, True, True], [True, False, True, False])
     """
-    unquoted = text.strip().strip("\"'")
+    unquoted = text.replace(" ", "").strip("\"'")
     if unquoted.isdecimal() and int(unquoted) > 0:
         return [layer % int(unquoted) == 0 for layer in range(num_layers)]
     inner = unquoted.removeprefix("(")
@@ -343,7 +343,7 @@ def read_shape(reading: OptionReader, table: OptionTable) -> tuple[MutableQuanti
     Also returns notes on uncertain parts.
     """
     notes: list[str] = []
-    window = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
+    window = (reading.text("--window-size") or "").strip("()[]").split(",")[0].strip()
     layers = reading.number("--num-layers") or reading.number("--encoder-num-layers")
     quantities: MutableQuantities = {
         "vocabulary": _read_vocab_size(reading),

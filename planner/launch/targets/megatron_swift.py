@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from planner.base.enums import AdapterTargets
@@ -29,16 +29,6 @@ _OTHER_SECTIONS = ("rollout.", "teacher.", "ref.", "colocate_groups")
 _DIALECT = OptionAliasTable.load("megatron-swift")
 
 
-def is_swift_document(values: Mapping[str, object]) -> bool:
-    """Return whether a document has the options of ``megatron sft FILE``.
-
-    >>> is_swift_document({"tuner_type": "lora", "micro_batch_size": 1, "global_batch_size": 4})
-    True
-    """
-    unprefixed = {name.removeprefix(_SECTION): value for name, value in values.items()}
-    return is_document("megatron-swift", unprefixed)
-
-
 def is_swift_command(command: ParsedCommand) -> bool:
     """Whether the command is one of ms-swift."""
     return is_command("megatron-swift", _positional_words(command))
@@ -55,9 +45,10 @@ def with_document_options(command: ParsedCommand) -> ParsedCommand:
     modelscope/ms-swift, ``swift/cli/main.py`` (``parse_yaml_args``) and ``swift/ray``.
     """
     words = [argument.single or "" for argument in command.positional]
-    documents = (file for file in command.files.values() if is_swift_document(file.options))
+    files = command.files.values()
+    documents = (file for file in files if is_document("megatron-swift", file.options))
     document = next(documents, None)
-    is_standalone = not words and is_swift_document(command.options)
+    is_standalone = not words and is_document("megatron-swift", command.options)
     if not (is_standalone or (document and is_command("megatron-swift", words))):
         return command
     accepted = ParserOptions.of(("megatron-lm-0.19.2",), TABLE)

@@ -8,7 +8,7 @@ of ``defaults`` is missing; ``nemo_rl/utils/config.py`` (7ea279a) for ``add``, `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from planner.documents.shell.edits import ParsedOption
@@ -34,29 +34,7 @@ from planner.launch.targets.training_reader import make_update_reader
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
-_PROGRAM = re.compile(r"run_(vlm_)?(grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
 _MEGATRON = "policy.megatron_cfg."
-_CONFIG_SECTIONS = (
-    *("grpo.", "ppo.", "distillation.", "sft.", "dpo.", "rm.", "policy.", "cluster."),
-)
-
-
-def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts NeMo-RL."""
-    return any(_PROGRAM.fullmatch(word.rpartition("/")[2]) for word in words[:3])
-
-
-def matches_document(values: Mapping[str, object]) -> bool:
-    """Return whether a document is a NeMo-RL configuration, or extends one by ``defaults``.
-
-    >>> matches_document({"policy.model_name": "Qwen/Qwen2.5-1.5B", "cluster.num_nodes": 1})
-    True
-    >>> matches_document({"defaults": "grpo_math_1B.yaml", "cluster.num_nodes": 4})
-    True
-    """
-    if "defaults" in values and any(name.startswith(_CONFIG_SECTIONS) for name in values):
-        return True
-    return "policy.model_name" in values
 
 
 def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
@@ -156,8 +134,6 @@ TARGET = reader_of_steps(
     LaunchTarget.of(
         "nemo-rl",
         answers=make_update_reader("nemo-rl", _merge_config_files),
-        starts=matches_command,
-        is_of=matches_document,
         inherits=True,
         narrowed=_narrow_request,
     ),

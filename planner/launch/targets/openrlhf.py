@@ -6,8 +6,6 @@ Source: OpenRLHF/OpenRLHF 021d1b0, ``openrlhf/cli/train_ppo_ray.py``, whose opti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from planner.launch.option_table import OptionTexts
 from planner.launch.target import (
     CommandWords,
@@ -19,17 +17,6 @@ from planner.launch.target import (
 from planner.launch.targets.rl_reader_writer import MODEL, reader_of_steps, step_draft
 from planner.launch.targets.training_reader import make_update_reader
 from planner.launch.write.benchmark import STEPS
-
-_MODULE = "openrlhf.cli.train_"
-
-
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether a command starts a training program of OpenRLHF.
-
-    >>> matches_command(["openrlhf.cli.train_ppo_ray", "--pretrain", "Qwen/Qwen3-8B"])
-    True
-    """
-    return any(word.startswith(_MODULE) for word in words[:4])
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -51,7 +38,6 @@ TARGET = reader_of_steps(
     LaunchTarget.of(
         "openrlhf",
         answers=make_update_reader("openrlhf"),
-        starts=matches_command,
     ),
     profiles=("OpenRLHF",),
     version="OpenRLHF 0.11",

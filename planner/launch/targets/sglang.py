@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from planner.errors import LaunchError
 from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.read.serving_reader import (
     DraftSettings,
@@ -33,8 +32,6 @@ from planner.launch.write.serving_writer import (
     server_urls,
     target_modules,
 )
-from planner.specs.engine import ATTENTION_FFN
-from planner.specs.model import ModelSpec
 
 NAME = "sglang"
 
@@ -49,39 +46,6 @@ def _set_experts_on_host(server: ServerSettings) -> None:
             "The plan reads all experts in host memory over the link in a step; KTransformers "
             "computes the chosen ones on the host: it is faster than predicted."
         )
-
-
-def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Set parallelism and GPUs; return the attention ranks, part of the tensor-parallel group.
-
-    Raises LaunchError if attention and FFN have servers of their own.
-    """
-    if any(each.option == "--afd-role" for each in server.reading.command.unknown):
-        raise LaunchError(ATTENTION_FFN)
-    stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
-    ranks, server_copies = server.count("attention_data_parallel"), server.count("server_copies")
-    if server.reading.has("--enable-dp-attention") and ranks == 1:
-        ranks, server_copies = server_copies, 1
-    context_parallel = server.count("context_parallel")
-    if server.reading.has("--enable-prefill-cp") and context_parallel == 1:
-        context_parallel = max(stage_gpus // ranks, 1)  # arg_groups/deepseek_v4_hook.py
-    # A dispatcher of tokens sets the size (`server_args.py`, 0.5.23, `_handle_a2a_moe`).
-    has_dispatcher = server.reading.text("--moe-a2a-backend") not in (None, "none")
-    spreads_experts = has_dispatcher or server.reading.value("spread_experts")
-    server.set_layout(
-        stage_gpus * num_stages * server_copies,
-        tensor_parallel=max(stage_gpus // (ranks * context_parallel), 1),
-        context_parallel=context_parallel,
-        pipeline_parallel=num_stages,
-        attention_data_parallel=ranks,
-        expert_parallel=stage_gpus if spreads_experts else server.count("expert_parallel"),
-    )
-    if stage_gpus % (ranks * context_parallel):
-        server.notes.append(
-            f"--tp-size {stage_gpus} is not a multiple of its {ranks * context_parallel} attention "
-            "ranks."
-        )
-    return ranks
 
 
 def _read_draft(reading: OptionReader) -> DraftSettings | None:
@@ -106,7 +70,6 @@ _ENGINE = EngineReader(
     name=NAME,
     model_options=("--model-path", "--model"),
     prepare=merge_config,
-    layout=_set_layout,
     finish=_set_experts_on_host,
     drafts=_read_draft,
     switches=("--enable-lora", "--lora-paths"),

@@ -38,7 +38,6 @@ from planner.launch.write.serving_writer import (
     server_hooks,
     server_urls,
 )
-from planner.specs.model import ModelSpec
 
 NAME = "tensorrt-llm"
 _MODULE = "dynamo.trtllm"
@@ -115,20 +114,6 @@ def _read_pools(reading: OptionReader) -> LaunchSettings:
     )
 
 
-def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Set GPUs and parallel degrees of a server; return its attention data-parallel ranks."""
-    stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
-    ranks = stage_gpus if server.reading.value("splits_requests") == "true" else 1
-    server.set_layout(
-        stage_gpus * num_stages,
-        tensor_parallel=stage_gpus // ranks,
-        pipeline_parallel=num_stages,
-        attention_data_parallel=ranks,
-        expert_parallel=server.count("expert_parallel"),
-    )
-    return ranks
-
-
 def _prepare(reading: OptionReader, _: EngineReader) -> OptionReader:
     """Return a reader with keys of the command's YAML, which override its options."""
     options = reading.command.options
@@ -173,7 +158,6 @@ _ENGINE = EngineReader(
         *("mpirun", _MODULE, "LLM"),
     ),
     prepare=_prepare,
-    layout=_set_layout,
     finish=_finish,
     finds_prefixes=lambda reading: False,
 )
@@ -196,7 +180,7 @@ def yaml_options(
         for inputs in server.settings.options
         if not inputs.option.startswith("--")
     } | dict(extra or {})
-    if "speculative_config.max_draft_len" in options:
+    if options.get("speculative_config.decoding_type") == "Draft_Target":
         draft_model = draft_model_argument(server.worker.job)
         draft_name = draft_model if isinstance(draft_model, str) else draft_model.name
         options["speculative_config.speculative_model"] = draft_name

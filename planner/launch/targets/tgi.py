@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from planner.base.units import GIB
-from planner.launch.read.parsed_launch import OptionReader, parse_int, version_of
+from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
@@ -28,8 +28,7 @@ from planner.specs.model import ModelSpec
 NAME = "tgi"
 # Shares of GPU memory in the profiles, if the launcher may use all of it: from 3.0 on, and before.
 _MEMORY_SHARE, _SECOND_MEMORY_SHARE = 0.9, 1.0
-_FIRST, _SECOND, _THIRD = (1,), (2,), (3,)
-_DEFAULT_MAX_MODEL_LEN = {_FIRST: 2048, _SECOND: 4096}
+_SECOND, _THIRD = (2,), (3,)
 _EXTRA_PREFILL_TOKENS = 50
 # 16-bit TFLOP/s that the launcher assumes for the cards it knows.
 _TERAFLOPS_BY_CARD = {"rtx4090": 82, "t4": 65, "l4-": 121, "l40-": 181, "l40s": 363, "a10g": 125,
@@ -64,22 +63,6 @@ def _prepare(reading: OptionReader, engine: EngineReader) -> OptionReader:
     options = engine.accepts.options
     names = {name.lstrip("-").replace("-", "_").upper(): name for name in options}
     return with_variables(reading, names, engine.table)
-
-
-def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Set tensor parallelism to the number of shards; return 1, the attention ranks."""
-    reading = server.reading
-    server.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
-    shards = parse_size(reading.value("tensor_parallel"))
-    if shards is None and not reading.has("--num-shard"):
-        visible_gpus = parse_int(reading.command.resources.gpus_per_node)
-        is_single_shard = reading.text("--sharded") == "false" or visible_gpus is None
-        shards = 1 if is_single_shard or visible_gpus is None else visible_gpus
-        reason = "one shard" if is_single_shard else "a shard for each GPU that is named"
-        server.assume("tensor_parallel", shards, f"{reason}, without --num-shard")
-    server.values.setdefault("tensor_parallel", shards or 1)
-    server.set_gpus(shards or 1)
-    return 1
 
 
 def _assume_batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
@@ -156,21 +139,6 @@ def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
     return min(tokens, model.max_position_embeddings or tokens)
 
 
-def _set_max_model_len(server: ServerSettings, model: ModelSpec | None) -> None:
-    """Set the longest request in tokens; without an option only before 3.0."""
-    max_model_len = parse_size(server.reading.value("max_model_len"))
-    if max_model_len is not None:
-        server.values["max_model_len"] = max_model_len
-        return
-    version = version_of(NAME, server.reading.command)
-    if version is None or version.parts >= _THIRD:
-        return
-    max_length = _DEFAULT_MAX_MODEL_LEN[_SECOND if version.parts >= _SECOND else _FIRST]
-    server.assume(
-        "max_model_len", max_length, f"--max-total-tokens is {max_length:,} by default before 3.0"
-    )
-
-
 def _read_draft(reading: OptionReader) -> DraftSettings | None:
     """Drafting by n-grams of the prompt; None where the command sets none."""
     drafts = read_table_drafts(reading)
@@ -181,11 +149,9 @@ _ENGINE = EngineReader(
     name=NAME,
     model_options=("--model-id",),
     prepare=_prepare,
-    layout=_set_layout,
     batch=_assume_batch,
     drafts=_read_draft,
     finish=_finish,
-    longest=_set_max_model_len,
     switches=("--lora-adapters",),
 )
 

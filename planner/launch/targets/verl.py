@@ -11,7 +11,7 @@ fully_async.md with ``fully_async_ppo_trainer.yaml``, and the page of the V1 asy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from planner.base.software_enums import Placement
@@ -39,40 +39,10 @@ from planner.launch.targets.rl_reader_writer import (
 from planner.launch.targets.training_reader import make_update_reader
 from planner.launch.write.benchmark import STEPS
 
-_PROGRAMS = (
-    *("verl.trainer.main_ppo", "main_ppo.py", "recipe.dapo.main_dapo", "main_dapo.py"),
-    *("one_step_off_policy.main_ppo", "one_step_off_policy.async_main_ppo"),
-    *("fully_async_policy.fully_async_main", "fully_async_main.py"),
-)
-_FINE_TUNING_PROGRAMS = ("fsdp_sft_trainer", "fsdp_sft_trainer.py", "verl.trainer.sft_trainer")
 _ACTOR = "actor_rollout_ref.actor."
 _MEGATRON = f"{_ACTOR}megatron."
 _FSDP = f"{_ACTOR}fsdp_config."
 _MODEL = "actor_rollout_ref.model."
-_RECOGNIZED_BY = (f"{_MODEL}path=", f"{_ACTOR}ppo_mini_batch_size=")
-"""Options that programs take which extend verl's trainer."""
-
-
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether a command starts verl, or a program with verl's trainer options.
-
-    >>> matches_command(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
-    True
-    >>> matches_command(["recipe.spo.main", "actor_rollout_ref.model.path=Qwen/Qwen3-8B"])
-    True
-    """
-    if any(word.endswith((*_PROGRAMS, *_FINE_TUNING_PROGRAMS)) for word in words[:3]):
-        return True
-    is_script = any(word.endswith(".sh") for word in words[:3])
-    return not is_script and any(word.lstrip("+").startswith(_RECOGNIZED_BY) for word in words)
-
-
-def matches_document(values: Mapping[str, object]) -> bool:
-    """Whether a document configures verl's training on rollouts."""
-    is_fine_tuning = {"model.partial_pretrain", "data.max_length"} <= {*values}
-    return f"{_MODEL}path" in values or f"{_ACTOR}ppo_mini_batch_size" in values or is_fine_tuning
-
-
 _SEPARATED_PACKAGE = "verl.experimental"
 _PROGRAMS_BY_PLACEMENT = {
     Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
@@ -153,8 +123,6 @@ TARGET = reader_of_steps(
     LaunchTarget.of(
         "verl",
         answers=make_update_reader("verl"),
-        starts=matches_command,
-        is_of=matches_document,
     ),
     profiles=("verl", "verl Megatron"),
     version="verl 0.9",

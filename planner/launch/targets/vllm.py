@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 from planner.base.units import ceil_div
-from planner.errors import LaunchError
 from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
     DraftSettings,
@@ -19,7 +18,6 @@ from planner.launch.read.serving_reader import (
     parse_size,
     read_engine,
     scheduler_default_of,
-    set_experts,
 )
 from planner.launch.target import (
     COPY,
@@ -41,7 +39,6 @@ from planner.launch.write.serving_writer import (
     server_urls,
     target_modules,
 )
-from planner.specs.engine import ATTENTION_FFN
 from planner.specs.model import ModelSpec
 
 NAME = "vllm"
@@ -60,9 +57,6 @@ _DOCUMENT_KEYS = {
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
 _OFFLINE = ("LLM", "throughput", "latency", "benchmark_throughput.py", "benchmark_latency.py")
 _V1_ENGINE = (0, 8)
-# github.com/vllm-project/vllm/pull/38284: 0.92 with the graphs taken off the cache, 0.9 before.
-_LARGER_SHARE_SINCE, _DEFAULT_MEMORY_SHARE = (0, 21), "0.92"
-_LONGEST_UNCHUNKED = 32_768  # config.py of 0.6: prompts of longer models are computed in chunks
 
 
 def matches_document(values: Mapping[str, object]) -> bool:
@@ -73,15 +67,6 @@ def matches_document(values: Mapping[str, object]) -> bool:
     is_certain = len(document_keys) > 1 or document_keys & {*values, "gpu-memory-utilization"}
     is_config = bool(is_certain) and all(accepted.find(f"--{key}") for key in keys)
     return is_config or len(_DOCUMENT_KEYS & {*values}) > 1
-
-
-def _finish(server: ServerSettings) -> str:
-    """Set the default share of memory; return the server's pool."""
-    pool, version = _read_pool(server), version_of(NAME, server.reading.command)
-    if version is None or version.parts >= _LARGER_SHARE_SINCE:  # without one it is the newest
-        reason = f"--gpu-memory-utilization is {_DEFAULT_MEMORY_SHARE} by default from 0.21 on"
-        server.assume("gpu_memory_utilization", _DEFAULT_MEMORY_SHARE, reason)
-    return pool
 
 
 _PARTITION = "VLLM_PP_LAYER_PARTITION"
@@ -99,75 +84,21 @@ def _set_uneven_stages(server: ServerSettings, stages: int) -> None:
         )
 
 
-def _set_layout(server: ServerSettings, model: ModelSpec | None) -> int:
-    """Set parallelism and GPUs; return the attention ranks, 1 for a dense model's replicas.
-
-    Raises LaunchError if attention and FFN have servers of their own.
-    """
-    if "afd" in json_table(server.reading.text("--additional-config")):
-        raise LaunchError(ATTENTION_FFN)
-    tensor_parallel, num_stages = server.count("tensor_parallel"), server.count("pipeline_parallel")
-    data_parallel = server.count("attention_data_parallel")
-    context_parallel = server.count("context_parallel")
-    is_dense = model is not None and not model.num_experts
-    ranks = 1 if is_dense else data_parallel
-    server.values.update(
-        tensor_parallel=tensor_parallel,
-        context_parallel=context_parallel,
-        pipeline_parallel=num_stages,
-        attention_data_parallel=ranks,
-    )
-    stage_gpus = tensor_parallel * context_parallel * data_parallel
-    server.set_gpus(stage_gpus * num_stages)
-    if is_dense and data_parallel > 1:
-        server.notes.append(
-            f"The {data_parallel} data-parallel ranks of a dense model are replicas."
-        )
-    set_experts(server, model, stage_gpus)
-    _set_uneven_stages(server, num_stages)
-    return ranks
-
-
 def _is_v0_engine(reading: OptionReader) -> bool:
     """Whether the file names a version before 0.8, which has other defaults."""
     version = version_of("vllm", reading.command)
     return version is not None and version.parts < _V1_ENGINE
 
 
-def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
-    """Set the default batch of offline programs, and of engines before version 0.8.
-
-    Prompts are not split, unless they may be long: then in chunks.
-    """
+def _assume_batch(server: ServerSettings, _: ModelSpec | None, __: int) -> None:
+    """Set the default batch of offline programs, and the layers of uneven stages."""
     positional = server.reading.command.positional
     words = {(text or "").rsplit("/", 1)[-1] for argument in positional for text in argument.texts}
     if words & {*_OFFLINE} and server.reading.value("max_num_batched_tokens") is None:
         step_tokens, reason = scheduler_default_of(server, _ENGINE, "offline_batched_tokens")
-        server.assume("max_num_batched_tokens", step_tokens, reason)
-    if not _is_v0_engine(server.reading):
-        return
-    max_num_seqs = parse_size(server.reading.value("max_num_seqs"))
-    if max_num_seqs is None:
-        max_num_seqs = 256
-        server.assume(
-            "concurrency", max_num_seqs * ranks, "--max-num-seqs is 256 by default before 0.8"
-        )
-    if parse_size(server.reading.value("max_num_batched_tokens")) is None:
-        max_length = parse_size(server.reading.value("max_model_len"))
-        max_length = max_length or (model.max_position_embeddings if model else None) or 0
-        tokens = max(2048, max_length if max_length <= _LONGEST_UNCHUNKED else 0, max_num_seqs)
-        reason = f"--max-num-batched-tokens is {tokens:,} by default before 0.8"
-        server.assume("max_num_batched_tokens", tokens, reason)
-
-
-def _set_max_model_len(server: ServerSettings, model: ModelSpec | None) -> None:
-    """Set the longest request in tokens; unset for -1 and auto, which vLLM fits to memory."""
-    max_model_len = server.reading.value("max_model_len")
-    if parse_size(max_model_len):
-        server.values["max_model_len"] = parse_size(max_model_len)
-    elif max_model_len is None and model is not None and model.max_position_embeddings:
-        reason = "--max-model-len is the model's positions by default"
-        server.assume("max_model_len", model.max_position_embeddings, reason)
+        server.values["max_num_batched_tokens"] = step_tokens
+        server.defaults["max_num_batched_tokens"] = reason
+    _set_uneven_stages(server, int(server.values["pipeline_parallel"]))
 
 
 def _read_draft(reading: OptionReader) -> DraftSettings | None:
@@ -231,15 +162,13 @@ _ENGINE = EngineReader(
         *_MODULES,
     ),
     prepare=merge_config,
-    layout=_set_layout,
     batch=_assume_batch,
     # At its start a rank samples max_num_seqs sequences, however few fit, and has less cache for
     # that (`gpu_model_runner.py`, `_dummy_sampler_run`). A plan with two pools has no number for
     # each.
     has_rank_limit=True,
-    finish=_finish,
+    finish=_read_pool,
     drafts=_read_draft,
-    longest=_set_max_model_len,
     switches=("--enable-lora",),
     host_cache="--kv-offloading-size",
     weights_on_host="--cpu-offload-gb",

@@ -105,7 +105,7 @@ def test_what_only_the_yaml_says() -> None:
     document = document_of(draft, serve)
     assert document["kv_cache_config"]["enable_block_reuse"] is True
     assert document["kv_cache_config"]["host_cache_size"] > 0
-    assert document["speculative_config"] == {"decoding_type": "MTP", "num_nextn_predict_layers": 2}
+    assert document["speculative_config"] == {"decoding_type": "MTP", "max_draft_len": 2}
     assert (serve.launcher, serve.num_nodes) == ("mpirun", 2)
     assert words(serve)[0] == "trtllm-llmapi-launch"
 
@@ -252,7 +252,13 @@ def test_commands_that_start_it(command: str, is_one: bool) -> None:
 @pytest.mark.parametrize(
     ("more", "drafted"),
     [
+        ("speculative_config: {decoding_type: MTP, max_draft_len: 2}", 2),
         ("speculative_config: {decoding_type: MTP, num_nextn_predict_layers: 2}", 2),
+        (
+            "speculative_config: {decoding_type: MTP, max_draft_len: 3, "
+            "num_nextn_predict_layers: 2}",
+            3,
+        ),
         ("max_batch_size: 8", None),
     ],
 )

@@ -17,7 +17,7 @@ from dataclasses import replace
 from planner.documents.shell.edits import implied_option
 from planner.errors import SpecError
 from planner.launch.option_table import OptionAliasTable, OptionTable
-from planner.launch.read.expression_rows import parse_parameters
+from planner.launch.read.expression_rows import derive_options, parse_parameters
 from planner.launch.read.hf_trainer.option_sources import (
     OptionSources,
     apply_program_defaults,
@@ -43,7 +43,6 @@ _UNPREDICTED = (
     *("use_galore", "use_apollo", "use_badam", "use_llama_pro", "use_mca", "use_adam_mini"),
     *("use_asft_loss", "use_kt", "use_hyper_parallel", "mixture_of_depths"),
 )
-_OFFLOADED_INPUTS = ("--use_unsloth", "--use_unsloth_gc")
 LLAMA_FACTORY = OptionAliasTable.load("llama-factory")
 """LLaMA-Factory's options with those of the Trainer, TRL and Megatron that they stand for."""
 V1 = OptionAliasTable.load("llama-factory-v1")
@@ -80,25 +79,7 @@ def translate_factory_options(sources: OptionSources, name: str) -> dict[str, st
     for option in ("--lora_target", "--lora_modules_to_save"):
         if modules := sources.text(option):
             script[option] = script[option].with_value(" ".join(modules.replace(",", " ").split()))
-    # The Trainer's key has no effect: prepare_model_for_training reads only this option.
-    script.pop("--gradient_checkpointing", None)
-    if disable_option := script.get("--disable_gradient_checkpointing"):
-        is_off = sources.text("--disable_gradient_checkpointing") == "true"
-        script["--gradient_checkpointing"] = disable_option.with_value(str(not is_off).lower())
-    # Unsloth's own loader and adapters always recompute layers (model_utils/unsloth.py).
-    if sources.text("--use_unsloth") == "true":
-        script["--gradient_checkpointing"] = script["--use_unsloth"]
-    if offload_option := next(
-        (name for name in _OFFLOADED_INPUTS if sources.text(name) == "true"), None
-    ):
-        script["--activation_offloading"] = script[offload_option]
-    if sources.text("--pure_bf16") == "true":
-        script["--bf16"] = script["--pure_bf16"]
-        script.setdefault("--dtype", script["--pure_bf16"].with_value("bfloat16"))
-    if sources.text("--neat_packing") == "true" or (
-        sources.text("--stage") == "pt" and "--packing" not in script
-    ):
-        script["--packing"] = (script.get("--neat_packing") or script["--stage"]).with_value("true")
+    derive_options(script, LLAMA_FACTORY)
     return apply_program_defaults(sources, LLAMA_FACTORY)
 
 
@@ -181,23 +162,8 @@ def translate_v1_options(sources: OptionSources, name: str) -> dict[str, str]:
     stage = next(stages, "dpo" if "--pref_loss" in script else "sft")
     script.setdefault("--stage", implied_option("--stage", stage))
     translate_options(sources, V1)
-    if (sources.text("--dist_config.name") or "").startswith("fsdp"):
-        keeps_weights = sources.text("--dist_config.reshard_after_forward") == "false"
-        offloads = sources.text("--dist_config.offload_params") == "true"
-        fsdp_words = (
-            f"{'shard_grad_op' if keeps_weights else 'full_shard'}{' offload' if offloads else ''}"
-        )
-        script["--fsdp"] = script["--dist_config.name"].with_value(fsdp_words)
     replicas_key = "parallelism_config.parallelism_config_dp_replicate_size"
     if replicate_option := script.get("--mp_replicate_size"):
         sources.put(sources.accelerate, replicas_key, replicate_option)
-    micro_batch = parse_positive_int(sources.text("--micro_batch_size")) or 1
-    num_gpus, batch = (
-        total_gpus(sources.worlds[0]),
-        parse_positive_int(sources.text("--global_batch_size")),
-    )
-    if num_gpus and batch:
-        ranks = max(num_gpus // (parse_positive_int(sources.text("--cp_size")) or 1), 1)
-        steps = str(math.ceil(batch / (micro_batch * ranks)))
-        script["--gradient_accumulation_steps"] = script["--global_batch_size"].with_value(steps)
+    derive_options(script, V1, num_gpus=total_gpus(sources.worlds[0]))
     return apply_program_defaults(sources, V1)

@@ -10,7 +10,6 @@ aws-samples/awsome-distributed-training at 7217859, ``pytorch/FSDP/src/model_uti
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from planner.launch.option_table import (
     program_defaults,
     shipped_rows,
 )
+from planner.launch.read.expression_rows import derive_options
 from planner.launch.read.parsed_launch import JobResources, SettingsBuilder, total_gpus
 
 
@@ -514,20 +514,11 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript
 
 def translate_program_options(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
     """Translate a program's options to the Trainer's; return reasons of defaults."""
-    script = sources.script
     translate_options(sources, dialect)
     reasons = apply_program_defaults(sources, dialect)
-    for row in dialect.rows:
-        numbers = [parse_positive_int(sources.text(f"--{option}")) for option in row.option.split()]
-        if row.role == "sum":
-            script[row.into] = implied_option(row.into, str(sum(number or 0 for number in numbers)))
-        elif row.role == "batch" and row.into not in script and (samples := numbers[0]):
-            micro_batch = parse_positive_int(sources.text("--per_device_train_batch_size")) or 1
-            ranks = total_gpus(sources.worlds[0]) or 1
-            script[row.into] = implied_option(
-                row.into, str(math.ceil(samples / (micro_batch * ranks)))
-            )
-    return reasons
+    return reasons | derive_options(
+        sources.script, dialect, num_gpus=total_gpus(sources.worlds[0]) or 1
+    )
 
 
 def llama_shape(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, object] | None:
@@ -546,7 +537,7 @@ def translate_changes(name: str, changes: Changes, *, extends: bool) -> Changes:
     rows = OptionAliasTable.load(name).rows
     for option, texts in changes.items():
         matching_rows = [row for row in rows if row.into == f"--{option}"]
-        if any(row.role == "batch" for row in matching_rows):
+        if any(row.role == "derive" for row in matching_rows):
             continue  # the program computes it from all samples of a step
         writable_rows = [
             row

@@ -28,6 +28,7 @@ from planner.launch.option_table import (
     is_document,
     option_aliases,
 )
+from planner.launch.read.expression_rows import derive_options
 from planner.launch.read.hf_trainer.derive_settings import UNPACKED, derive_settings
 from planner.launch.read.hf_trainer.llama_factory import (
     LLAMA_FACTORY,
@@ -69,9 +70,6 @@ from planner.launch.read.parsed_launch import (
 
 _PROGRAM = "swift"
 _TUNER_OPTIONS = ("--tuner_type", "--train_type", "--sft_type")
-_NO_FILE_TEXTS = ("false", "none", "null", "")
-_PRECISION_OPTIONS = {"bfloat16": "--bf16", "bf16": "--bf16", "float16": "--fp16", "fp16": "--fp16"}
-_TOTAL_BATCH = 16
 SWIFT = OptionAliasTable.load("ms-swift")
 """ms-swift's options with those of the Trainer, TRL and DeepSpeed that they stand for."""
 
@@ -108,35 +106,10 @@ def translate_swift_options(sources: OptionSources, name: str) -> dict[str, str]
         script["--dataset"] = script["--dataset"].with_value(" ".join([data, *sources.words[2:]]))
     if modules := sources.text("--lora_target_modules"):
         script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
-    dtype = sources.text("--torch_dtype") or sources.text("--dtype") or ""
-    if not {"--bf16", "--fp16"} & set(script):
-        option = _PRECISION_OPTIONS.get(dtype, "--bf16")
-        script[option] = implied_option(option, "true")
-        if not dtype:
-            reasons["precision"] = "no torch_dtype: ms-swift computes in the checkpoint's bf16"
-    if sources.text("--quant_bits") or sources.text("--quantization_bit"):
-        bits = sources.text("--quant_bits") or sources.text("--quantization_bit") or ""
-        script["--quantization_bit"] = implied_option("--quantization_bit", bits)
-    if sources.text("--tuner_backend") == "unsloth":
-        for option in ("--use_unsloth", "--gradient_checkpointing", "--activation_offloading"):
-            script[option] = implied_option(option, "true")
-    reasons |= apply_program_defaults(sources, SWIFT) | keep_loaded_weights(sources, "ms-swift")
-    uses_deepspeed = (sources.text("--deepspeed") or "") not in _NO_FILE_TEXTS
-    if sources.worlds[0].is_one_process and not uses_deepspeed and "--use_unsloth" not in script:
-        script.setdefault("--device_map", implied_option("--device_map", "auto"))
-        reasons["layer_split"] = (
-            "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
-        )
-    _set_accumulation(sources, reasons)
-    # Split sequences are padded to a multiple of the ranks (``swift/sequence_parallel``).
-    length, ranks = map(
-        parse_positive_int, map(sources.text, ("--max_length", "--sequence_parallel_size"))
-    )
-    if length and ranks and length % ranks:
-        padded_length = str(math.ceil(length / ranks) * ranks)
-        script["--max_length"] = script["--max_length"].with_value(padded_length)
-    if (sources.text("--deepspeed") or "") in _NO_FILE_TEXTS:
-        script.pop("--deepspeed", None)
+    world, reasons = sources.worlds[0], reasons | apply_program_defaults(sources, SWIFT)
+    one_process, num_gpus = bool(world.is_one_process), total_gpus(world)
+    reasons |= derive_options(script, SWIFT, one_process=one_process, num_gpus=num_gpus)
+    reasons |= keep_loaded_weights(sources, "ms-swift")
     return reasons
 
 
@@ -161,20 +134,6 @@ def _set_finetuning_type(sources: OptionSources, name: str, reasons: dict[str, s
         )
     # LLaMA-Factory's option, which the Trainer's reader knows.
     script["--finetuning_type"] = implied_option("--finetuning_type", finetuning_type)
-
-
-def _set_accumulation(sources: OptionSources, reasons: dict[str, str]) -> None:
-    """Set gradient accumulation so that a step has ms-swift's default of 16 samples."""
-    script = sources.script
-    micro = sources.text("--per_device_train_batch_size")
-    gpus = 1 if "--device_map" in script else total_gpus(sources.worlds[0])
-    if "--gradient_accumulation_steps" not in script and gpus and (micro or "").isdecimal():
-        steps = math.ceil(_TOTAL_BATCH / (int(micro or 1) * gpus))
-        option = implied_option("--gradient_accumulation_steps", str(steps))
-        script["--gradient_accumulation_steps"] = option
-        reasons["global_batch_size"] = (
-            "no gradient_accumulation_steps: ms-swift makes 16 samples a step"
-        )
 
 
 def _with_loss_chunks(settings: LaunchSettings, chunk_tokens: int | None) -> LaunchSettings:
@@ -491,20 +450,14 @@ def translate_mlx_options(sources: OptionSources, name: str) -> dict[str, str]:
             "full are."
         )
     translate_options(sources, MLX)
-    reasons = apply_program_defaults(sources, MLX)
+    reasons = apply_program_defaults(sources, MLX) | derive_options(script, MLX)
     if finetuning_type == "lora":
-        script["--use_lora"] = implied_option("--use_lora", "true")
         keys = sources.text("--lora_parameters.keys")
         reasons |= (
             {} if keys else {"lora_targets": "no keys: mlx_lm adapts every matrix of a layer"}
         )
         modules = " ".join(key.rpartition(".")[2] for key in (keys or "all-linear").split())
         script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
-        if "4bit" in (sources.text("--model") or "").lower():
-            script["--load_in_4bit"] = implied_option("--load_in_4bit", "true")
-    else:
-        script.pop("--lora_r", None)
-    script["--bf16"] = implied_option("--bf16", "true")
     sources.worlds[0] = JobResources(
         num_gpus=implied_option("mlx_lm", "1"), gpu=sources.worlds[0].gpu
     )
