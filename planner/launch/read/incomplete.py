@@ -54,6 +54,7 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
             choices = _CHOICES.match(line.meaning)
             yield f"{line.option} ({choices['choices']})" if choices else line.option
     yield from _unseen_defaults(launch)
+    yield from _open_lengths(launch)
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
     yield from (f"{name} (not found)" for name in _missing_files(launch))
     yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))
@@ -76,6 +77,13 @@ def _unseen_defaults(launch: ImportedLaunch) -> Iterator[str]:
     is_open = "micro_batch_size" in launch.defaults and not names & _OF_TRAINER
     if launch.target.name in _TRAINERS and program is not None and is_open:
         yield f"the batch of {program.rpartition('/')[2]}"
+
+
+def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:
+    """Yield the length of sequences of a user's own program that does not state it."""
+    is_program = launch.target.name == _TRAINERS[0] and launch.command.text.find("import ") >= 0
+    if is_program and "sequence_length" in launch.missing_terms({}):
+        yield "the length of its sequences"
 
 
 def _missing_files(launch: ImportedLaunch) -> Iterator[str]:

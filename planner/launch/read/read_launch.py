@@ -43,6 +43,7 @@ from planner.launch.read.script_commands import (
     find_sibling,
     parse_script,
     parse_yaml,
+    program_files,
 )
 from planner.launch.targets import readers
 from planner.launch.targets.ollama import without_idle_servers
@@ -216,7 +217,7 @@ def _explain_by_format(path: Path, text: str) -> str:
     for file, code in filter(
         None, (find_sibling(path, command.words, (PYTHON_SUFFIX,)) for command in commands)
     ):
-        calls = parse_calls(code, file.name)
+        calls = parse_calls(code, file.name, read_file=program_files(file))
         if not [*servers_of_program(calls, code, file.name)]:
             return explain_no_calls(file, calls)
     programs = dict.fromkeys(

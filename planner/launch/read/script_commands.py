@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
@@ -236,11 +236,13 @@ def _parse_program_calls(
     if (program := find_sibling(path, inner.words, (PYTHON_SUFFIX,), script)) is not None:
         sibling, text = program
         with suppress(LaunchError):
-            calls = [
-                *servers_of_program(
-                    parse_calls(text, sibling.name, readable_values), text, sibling.name
-                )
-            ]
+            environment = {
+                name: word.text for name, word in inner.environment.items() if word.text is not None
+            }
+            found_calls = parse_calls(
+                text, sibling.name, readable_values, program_files(sibling), environment
+            )
+            calls = [*servers_of_program(found_calls, text, sibling.name)]
     for call in calls:
         if "deepspeed" in options_by_name:
             call = replace(
@@ -274,7 +276,7 @@ def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedComma
     all_options = {*command.options.values(), *command.unknown}
     switches = {option.option.lstrip("-"): option.single for option in all_options}
     with suppress(LaunchError):
-        defaults = argument_defaults(text, file.name)
+        defaults = argument_defaults(text, file.name, program_files(file))
         is_adapted = all(
             str(switches.get(name, defaults.get(name))).lower() != "false" for name in _ADAPTS
         )
@@ -367,6 +369,24 @@ def _nearby_text(path: Path, name: str) -> str | None:
             if file.resolve() != path.resolve():
                 return read_files.read_text(file, LARGEST, MissingFileError)
     return None
+
+
+def program_files(path: Path) -> Callable[[str], str | None]:
+    """Return a function that returns the text of a module or configuration near a program.
+
+    Modules are only where Python finds them: in the program's folder or in folders above it.
+    """
+
+    def read(name: str) -> str | None:
+        if not name.endswith(PYTHON_SUFFIX):
+            return _nearby_text(path, name)
+        for folder in path.absolute().parents[:MAX_PARENT_FOLDERS]:
+            with suppress(MissingFileError):
+                if (folder / name).resolve() != path.resolve():
+                    return read_files.read_text(folder / name, LARGEST, MissingFileError)
+        return None
+
+    return read
 
 
 def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
