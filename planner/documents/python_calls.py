@@ -71,9 +71,9 @@ def parse_calls(
     with _read(text, name, read_file, environment) as program:
         _take_options(program, command_line or {})
         calls = [
-            call_of(found.node, found.scope, program)
-            for found in program.calls
-            if is_run(found, program)
+            call_of(program_call.node, program_call.scope, program)
+            for program_call in program.calls
+            if is_run(program_call, program)
         ]
     return tuple(sorted(calls, key=lambda call: call.line))
 
@@ -106,9 +106,9 @@ def parse_functions(text: str, file_name: str) -> tuple[Function, ...]:
         functions = []
         for name, (_, function_scope) in program.functions.items():
             calls = [
-                call_of(found.node, found.scope, program)
-                for found in program.calls
-                if found.scope.is_within(function_scope)
+                call_of(program_call.node, program_call.scope, program)
+                for program_call in program.calls
+                if program_call.scope.is_within(function_scope)
             ]
             changes = {
                 path: evaluate(value, function_scope, program)
@@ -145,8 +145,8 @@ def _read(
 def _take_options(program: Program, command_line: Mapping[str, str]) -> None:
     """Replace defaults of arguments, dataclass fields and functions by command-line options."""
     values = {name: Assigned(_constant(text), Scope()) for name, text in command_line.items()}
-    for found in program.calls:
-        node = found.node
+    for program_call in program.calls:
+        node = program_call.node
         kind = program.dotted(node.func).rpartition(".")[2]
         nodes = (
             inner

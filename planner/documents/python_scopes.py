@@ -20,7 +20,7 @@ _LIBRARIES = frozenset(
     {"accelerate", "datasets", "deepspeed", "numpy", "peft", "torch", "transformers", "trl"}
     | {"unsloth", "vllm", "sglang", "tensorrt_llm", "lmdeploy", "megatron", "nemo", "torchtitan"}
 )
-"""Packages whose calls are known by name: no file beside the program is read for them."""
+"""Packages whose calls are known by name: no file near the program is read for them."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _MODEL_KEYS = {"model", "model_path"}  # of mappings that may be the options of an engine
 
@@ -90,7 +90,7 @@ class Program:
     ``members`` are bodies of classes and modules by dotted name, ``functions`` the parameters and
     bodies of functions. ``calls`` are those of the program itself and of what it calls in its
     modules; ``read_file`` returns the text of a file near the program by its path, None without
-    one; ``environment`` has variables that are set as it starts. ``known`` are values of names that
+    one; ``environment`` has variables that are set as it starts. ``cache`` has values of names that
     were looked up, ``cycles`` the look-ups that ended at a name that was being looked up.
     """
 
@@ -104,7 +104,7 @@ class Program:
     lines: dict[str, int] = field(default_factory=dict)
     calls: list[FoundCall] = field(default_factory=list)
     modules: dict[str, Scope] = field(default_factory=dict)
-    known: dict[tuple[int, str], object] = field(default_factory=dict)
+    cache: dict[tuple[int, str], object] = field(default_factory=dict)
     cycles: int = 0
     steps: int = 0
 
@@ -436,8 +436,8 @@ def _drop_unused_calls(program: Program) -> None:
         (call, next((module for module in modules if call.scope.is_within(module)), None))
         for call in program.calls
     ]
-    kept = {id(call.node) for call, module in calls if module is None or call.scope is module}
-    pending = [call for call, _ in calls if id(call.node) in kept]
+    used = {id(call.node) for call, module in calls if module is None or call.scope is module}
+    pending = [call for call, _ in calls if id(call.node) in used]
     reached: set[int] = set()
     while pending:
         call = pending.pop()
@@ -448,10 +448,10 @@ def _drop_unused_calls(program: Program) -> None:
                 continue
             reached.add(id(scope))
             for inner, _ in calls:
-                if id(inner.node) not in kept and inner.scope.is_within(scope):
-                    kept.add(id(inner.node))
+                if id(inner.node) not in used and inner.scope.is_within(scope):
+                    used.add(id(inner.node))
                     pending.append(inner)
-    program.calls = [call for call, _ in calls if id(call.node) in kept]
+    program.calls = [call for call, _ in calls if id(call.node) in used]
 
 
 def _is_of_self(target: ast.AST) -> bool:

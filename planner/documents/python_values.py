@@ -289,12 +289,12 @@ def _once(key: tuple[int, str], compute: Callable[[], Value], program: Program) 
 
     Lists and mappings are computed each time, so that those that grow without end are noticed.
     """
-    if key in program.known:
-        return program.known[key]
+    if key in program.cache:
+        return program.cache[key]
     cycles = program.cycles
     value = compute()
     if cycles == program.cycles and not isinstance(value, list | dict | Call):
-        program.known[key] = value
+        program.cache[key] = value
     return value
 
 
@@ -488,10 +488,10 @@ def _default_of(
 
 def _end_of_path(parts: Sequence[Value]) -> str:
     """Return a joined path behind its last unknown part; "" if nothing of it is known."""
-    known: list[str] = []
+    parts_after: list[str] = []
     for part in parts:
-        known = [*known, part] if isinstance(part, str) else []
-    return "/".join(part.rstrip("/") or "/" for part in known if part)
+        parts_after = [*parts_after, part] if isinstance(part, str) else []
+    return "/".join(part.rstrip("/") or "/" for part in parts_after if part)
 
 
 def _loaded(path: Value, program: Program) -> Value:
