@@ -34,11 +34,15 @@ class Condition(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """A value of a name, written in ``scope``; None: known only as the program runs."""
+    """A value of a name, written in ``scope``; None: known only as the program runs.
+
+    ``others`` are the values that other calls of the function pass to the parameter.
+    """
 
     value: ast.expr | None
     scope: Scope
     conditions: tuple[Condition, ...] = ()
+    others: tuple[Assigned, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -90,8 +94,9 @@ class Program:
     ``members`` are bodies of classes and modules by dotted name, ``functions`` the parameters and
     bodies of functions. ``calls`` are those of the program itself and of what it calls in its
     modules; ``read_file`` returns the text of a file near the program by its path, None without
-    one; ``environment`` has variables that are set as it starts. ``cache`` has values of names that
-    were looked up, ``cycles`` the look-ups that ended at a name that was being looked up.
+    one; ``environment`` has variables that are set as it starts. ``cache`` has values that were
+    looked up, ``limits`` how many assignments of a name count while one of them is evaluated, and
+    ``cycles`` counts the look-ups that ended at a name that was being looked up.
     """
 
     name: str
@@ -105,6 +110,7 @@ class Program:
     calls: list[FoundCall] = field(default_factory=list)
     modules: dict[str, Scope] = field(default_factory=dict)
     cache: dict[tuple[int, str], object] = field(default_factory=dict)
+    limits: dict[tuple[int, str], int] = field(default_factory=dict)
     cycles: int = 0
     steps: int = 0
 
@@ -412,19 +418,20 @@ def _parameters(arguments: ast.arguments, scope: Scope) -> list[str]:
 
 def _pass_arguments(program: Program) -> None:
     """Assign the arguments of calls to the parameters of the called functions in the program."""
-    called_with: set[tuple[str, str]] = set()
+    passed: dict[tuple[int, str], list[Assigned]] = {}
+    scopes: dict[int, Scope] = {}
     for node, scope, _ in program.calls:
         if (function := program.function_of(node.func, scope)) is None:
             continue
-        name, names, function_scope = function
+        _, names, body = function
+        scopes[id(body)] = body
         pairs = [*zip(names, node.args, strict=False)]
         pairs += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
         for parameter, value in pairs:
-            values = function_scope.names.get(parameter, [])
-            if (name, parameter) not in called_with and len(values) == 1:
-                values.clear()
-            called_with.add((name, parameter))
-            function_scope.put(parameter, Assigned(value, scope))
+            passed.setdefault((id(body), parameter), []).append(Assigned(value, scope))
+    for (key, parameter), (first, *others) in passed.items():
+        assigned = scopes[key].names.setdefault(parameter, [])
+        assigned[:1] = [first._replace(others=tuple(others))]  # in place of its default
 
 
 def _drop_unused_calls(program: Program) -> None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from planner.base import read_files
 from planner.base.records import record
-from planner.documents.python_scopes import Assigned, Condition, FoundCall, Program, Scope
+from planner.documents.python_scopes import Condition, FoundCall, Program, Scope
 from planner.documents.yaml_tree import read_tree
 from planner.errors import LaunchError
 
@@ -269,21 +269,6 @@ def _mapping(node: ast.Dict, inner: Callable[[ast.AST], Value]) -> Value:
     return table
 
 
-def _assigned_value(
-    assigned: Sequence[Assigned], program: Program, within: _Within
-) -> Assigned | None:
-    """Return the assignment that counts; None if it depends on the run.
-
-    An assignment in an ``if`` replaces the one before it if its test is known to hold.
-    """
-    if len(assigned) == 1:
-        return assigned[0]
-    states = [(entry, _holds(entry.conditions, program, within)) for entry in assigned]
-    left = [(entry, state) for entry, state in states if state is not False]
-    is_replaced = all(entry.conditions and state for entry, state in left[1:])
-    return left[-1][0] if left and is_replaced else None
-
-
 def _once(key: tuple[int, str], compute: Callable[[], Value], program: Program) -> Value:
     """Return a value that is computed once, unless it depends on what is being looked up.
 
@@ -314,12 +299,9 @@ def _named(name: str, scope: Scope, program: Program, within: _Within) -> Value:
         defining_scope = defining_scope.above
     if defining_scope is None:
         return UnknownValue(why=f"{name} is set by nothing in this program")
-    lookup_key = (id(defining_scope), name)
-    if lookup_key in within:
-        program.cycles += 1
-        return UnknownValue(why=f"{name} is known only as the program runs")
-    defined = partial(_defined, name, defining_scope, program, (*within, lookup_key))
-    value = _once(lookup_key, defined, program)
+    key = (id(defining_scope), name)
+    number = program.limits.get(key, len(defining_scope.names[name]))
+    value = _assigned_value(name, defining_scope, number, program, within)
     if changes and isinstance(value, dict):
         again = UnknownValue(why=f"{name} is set more than once")
         return {**value, **{key: again if key in value else new for key, new in changes}}
@@ -328,17 +310,53 @@ def _named(name: str, scope: Scope, program: Program, within: _Within) -> Value:
     return UnknownValue(why=f"{name} is set more than once") if changes else value
 
 
-def _defined(name: str, defining_scope: Scope, program: Program, within: _Within) -> Value:
-    """Return the value that a scope assigns to a name, with what is appended to a list."""
-    assigned = _assigned_value(defining_scope.names[name], program, within)
-    if assigned is None:
+def _assigned_value(
+    name: str, scope: Scope, number: int, program: Program, within: _Within
+) -> Value:
+    """Return the value of a name after the first ``number`` of its assignments in a scope.
+
+    An assignment replaces the one before it if it uses that one or is in an ``if`` that is known
+    to run; without these a second one depends on the run.
+    """
+    key = (id(scope), f"{name} {number}")
+    if number == 0 or key in within:
+        program.cycles += 1
+        return UnknownValue(why=f"{name} is known only as the program runs")
+    before = program.limits.get((id(scope), name))
+    program.limits[id(scope), name] = number - 1
+    compute = partial(_last_value, name, scope, number, program, (*within, key))
+    try:
+        return _once(key, compute, program)
+    finally:
+        if before is None:
+            del program.limits[id(scope), name]
+        else:
+            program.limits[id(scope), name] = before
+
+
+def _last_value(name: str, scope: Scope, number: int, program: Program, within: _Within) -> Value:
+    """Return what the last of the first ``number`` assignments gives; see `_assigned_value`."""
+    assigned = scope.names[name][number - 1]
+    does_run = _holds(assigned.conditions, program, within) if number > 1 else True
+    if does_run is False:
+        return _assigned_value(name, scope, number - 1, program, within)
+    is_update = assigned.value is not None and any(
+        isinstance(node, ast.Name) and node.id == name for node in ast.walk(assigned.value)
+    )
+    is_first = number == 1 or (does_run and bool(assigned.conditions)) or is_update
+    if does_run is None or not is_first:
         return UnknownValue(why=f"{name} is set more than once")
     if assigned.value is None:
         return UnknownValue(why=f"{name} is known only as the program runs")
     result = evaluate(assigned.value, assigned.scope, program, within)
+    for other in assigned.others:
+        if is_unknown(result) or other.value is None or result != evaluate(
+            other.value, other.scope, program, within
+        ):  # fmt: skip
+            return UnknownValue(why=f"{name} is set more than once")
     if isinstance(result, list):
-        for appended in defining_scope.added.get(name, []):
-            extra = evaluate(appended, defining_scope, program, within)
+        for appended in scope.added.get(name, []):
+            extra = evaluate(appended, scope, program, within)
             result = [*result, *(extra if isinstance(extra, list) else [_unknown_value(appended)])]
     return result
 
