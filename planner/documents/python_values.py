@@ -407,6 +407,7 @@ def to_shell_word(value: Value) -> str:
 
 _BY_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 _KINDS = {"int": int, "str": str, "float": float, "bool": bool}
+_COPIES = ("list", "tuple", "sorted", "set", "dict")
 IS_BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_torch_bf16_gpu_available")
 """Functions that return whether the GPU has bf16: every one from Ampere on."""
 _HAS_GPU = ("torch.cuda.is_available",)
@@ -452,6 +453,8 @@ def _called(node: ast.Call, scope: Scope, program: Program, within: _Within) -> 
             return _KINDS[name](arguments[0])
         except (ValueError, OverflowError):
             return _unknown_value(node)
+    if name in _COPIES and len(arguments) == 1 and isinstance(arguments[0], list | dict):
+        return arguments[0]
     if name in ("max", "min") and arguments[1:] and all(
         isinstance(argument, int | float) for argument in arguments
     ):  # fmt: skip

@@ -33,6 +33,7 @@ from planner.errors import LaunchError
 from planner.launch.option_table import option_aliases, program_defaults
 from planner.launch.read import torchtitan_functions
 from planner.launch.read.hf_trainer.program_parts import (
+    has_other_head,
     is_model_load,
     tokenized_length,
     unread_parts,
@@ -411,7 +412,9 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
     )
     unread = [
         implied_option(part, "", line)
-        for part, line in unread_parts(calls, loads, objective, is_named=is_named)
+        for part, line in unread_parts(
+            calls, () if is_unsloth else loads, objective, is_named=is_named
+        )
     ]
     _put_adapters(options, calls, class_name in option_aliases("trl") and not is_unsloth, name)
     command_words: tuple[str, ...] = ()
@@ -497,6 +500,9 @@ def _put_model(
     loads = [  # what is loaded behind the trainer is the model that it made
         call for call in calls if is_model_load(call) and (last is None or call.line <= last)
     ]
+    is_pairs = any(call.ends("RewardTrainer", "RewardConfig") for call in calls)
+    if not is_pairs:  # models that judge are not what is trained
+        loads.sort(key=has_other_head)
     for call in loads[:1]:
         model_name = call.keywords.get("pretrained_model_name_or_path", _first_argument(call))
         options.put("model_name_or_path", model_name, call.line)

@@ -164,11 +164,15 @@ def _explain_no_launch(path: Path, text: str) -> str:
     )
 
 
+_COMMENT_LINE = re.compile(r"(?m)^[ \t]*#(?!!)[^\n]*$")
+
+
 def _recognized(path: Path, text: str, when: str | None = None) -> str:
     """Return what a file that nothing here predicts is, and what to give instead; "" if unknown.
 
     ``when``: only what is recognized then; ``first`` is before anything in the file is read.
     """
+    text = _COMMENT_LINE.sub("", text)
     for row in shipped_rows("wrappers/recognized.csv"):
         is_named = re.fullmatch(row["file"], path.name) is not None
         is_due = when is None or row["when"] == when

@@ -19,6 +19,11 @@ def is_model_load(call: Call) -> bool:
     return call.ends("from_pretrained") and ("For" in call.name or "AutoModel" in call.name)
 
 
+def has_other_head(call: Call) -> bool:
+    """Return whether a model that a call loads predicts something else than the next token."""
+    return call.name.split(".")[-2].endswith(_WITHOUT_TOKENS)
+
+
 def unread_parts(
     calls: Sequence[Call], loads: Sequence[Call], objective: str, *, is_named: bool
 ) -> Iterator[tuple[str, int]]:
@@ -35,9 +40,8 @@ def unread_parts(
     if not loads and not adapters and not is_named:
         yield "the loading of the model", 1
     for call in loads[:1]:
-        class_name = call.name.split(".")[-2]
-        if class_name.endswith(_WITHOUT_TOKENS) and objective not in _PAIRS:
-            yield f"the head of {class_name}", call.line
+        if has_other_head(call) and objective not in _PAIRS:
+            yield f"the head of {call.name.split('.')[-2]}", call.line
     for call in calls:
         if call.ends("PeftModel.from_pretrained") and call.keywords.get("is_trainable") is True:
             yield "the rank that is loaded", call.line
