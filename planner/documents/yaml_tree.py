@@ -489,7 +489,9 @@ def read_tree(text: str, name: str) -> Tree:
     return trees[0] if trees else _tree(empty, text, name, is_json=False)
 
 
-_TEMPLATE = re.compile(r"(?<=: )\{\{([ .\w-]{2,})\}\}(?=[ \t]*(?:#[^\n]*)?$)", re.MULTILINE)
+_TEMPLATE = re.compile(
+    r"(?<=: )( {0,20})\{\{([ .\w-]{2,})\}\}([^\s#{}]*)(?=[ \t]*(?:#[^\n]*)?$)", re.MULTILINE
+)
 
 
 def read_trees(text: str, name: str) -> tuple[Tree, ...]:
@@ -503,7 +505,9 @@ def read_trees(text: str, name: str) -> tuple[Tree, ...]:
             if is_named_json:
                 raise
     # A value of a template, which tools fill: of the same length, so that places stay.
-    filled = _TEMPLATE.sub(lambda match: f"${{{match[1].strip()}}}".ljust(len(match[0])), text)
+    filled = _TEMPLATE.sub(
+        lambda match: f"{match[1]}${{{match[2].strip()}}}{match[3]}".ljust(len(match[0])), text
+    )
     roots = yaml_documents(filled, name)
     return tuple(_tree(root, text, name, is_json=False) for root in roots)
 

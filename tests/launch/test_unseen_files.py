@@ -539,3 +539,111 @@ def test_names_of_variables_are_no_gpus(planner: Command, tmp_path: Path) -> Non
     script.write_text(f"export ENABLE_P40=1\n{SERVE}\n")
 
     assert "h100-sxm-80gb" in planner("estimate", "--from", script).out
+
+
+OWN = {
+    "sections": """model: {model_name: Qwen/Qwen3-8B}
+sft_config: {per_device_train_batch_size: 1, max_length: 8192, max_grad_norm: 1.0}
+dpo_config: {per_device_train_batch_size: 1, max_length: 2048, max_grad_norm: 1.0}
+""",
+    "bits": """model: {model_id: Qwen/Qwen3-8B, bnb_4bit_quant_type: nf4}
+lora: {r: 8, target_modules: all-linear}
+training: {per_device_train_batch_size: 2, max_length: 1024}
+""",
+    "names": """model_name_or_path: Qwen/Qwen3-8B
+train_batch_size: 8
+micro_train_batch_size: 2
+max_len: 1024
+zero_stage: 3
+bf16: true
+""",
+}
+
+
+def test_values_that_differ_between_sections_of_a_document_are_open(tmp_path: Path) -> None:
+    found = _read(tmp_path, {"run.yaml": OWN["sections"]})
+
+    assert "sequence_length" not in found.values
+    assert "max_length" in undecided_options(found)
+
+
+def test_settings_of_four_bits_mean_that_weights_have_four(tmp_path: Path) -> None:
+    assert _read(tmp_path, {"run.yaml": OWN["bits"]}).values["adapter"] == "qlora"
+
+
+def test_a_document_with_a_model_is_none_of_deepspeed(tmp_path: Path) -> None:
+    found = _read(tmp_path, {"run.yaml": OWN["names"]})
+
+    assert (found.target.name, found.values["model"]) == ("transformers", "Qwen/Qwen3-8B")
+    assert [int(found.values[name]) for name in ("micro_batch_size", "sequence_length")] == [
+        2,
+        1024,
+    ]
+    assert undecided_options(found) == ["train_batch_size"]
+
+
+def test_no_format_in_a_file_of_deepspeed_is_fp32(tmp_path: Path) -> None:
+    off = '"bf16": {"enabled": false}, "fp16": {"enabled": false}'
+    text = f'{{"zero_optimization": {{"stage": 3}}, {off}}}'
+
+    assert _read(tmp_path, {"ds.json": text}).values["precision"] == "fp32"
+
+
+def test_deepspeed_starts_no_layers_split_by_device_map(tmp_path: Path) -> None:
+    model = "model_name_or_path: Qwen/Qwen3-8B\ndevice_map: auto\nper_device_train_batch_size: 1\n"
+    files = {
+        "run.sh": "deepspeed --num_gpus=2 own.py --args_file a.yaml\n",
+        "a.yaml": f"{model}deepspeed: ds.json\n",
+        "ds.json": '{"zero_optimization": {"stage": 3}}',
+    }
+    values = _read(tmp_path, files).values
+
+    assert (int(values["zero_stage"]), "layer_split" in values) == (3, False)
+
+
+def test_a_template_fills_parts_of_values(tmp_path: Path) -> None:
+    text = """model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_rank: 8}
+tokenizer: {max_seq_len: 1024}
+checkpointer:
+  checkpoint_dir:  {{model_dir}}/files
+batch_size: 2
+dtype: bf16
+"""
+    assert _read(tmp_path, {"lora.yaml": text}).values["model"] == "llama3.1-8b"
+
+
+def test_a_comment_names_no_kind_of_file(tmp_path: Path) -> None:
+    text = f"# the image vllm/vllm-cpu is for machines without GPUs\n{SERVE}\n"
+
+    assert _read(tmp_path, {"run.sh": text}).values["model"] == "Qwen/Qwen3-8B"
+
+
+def test_a_module_of_an_engine_is_a_command_in_any_document(tmp_path: Path) -> None:
+    command = "python3 -m vllm.entrypoints.openai.api_server --model Qwen/Qwen3-8B"
+    text = f'cli: "bash start.sh; {command}"\n'
+
+    assert _read(tmp_path, {"values.yaml": text}).values["model"] == "Qwen/Qwen3-8B"
+
+
+def test_programs_with_the_options_of_megatron_are_read_as_it(tmp_path: Path) -> None:
+    text = (
+        "torchrun --nproc_per_node 8 finetune.py --num-layers 24 --hidden-size 1024 --fp16 "
+        "--num-attention-heads 16 --max-position-embeddings 2048 --seq-length 2048 "
+        "--micro-batch-size 2 --global-batch-size 16 --own-heads 4\n"
+    )
+    found = _read(tmp_path, {"run.sh": text})
+
+    assert (found.target.name, int(found.values["num_gpus"])) == ("megatron-lm", 8)
+    assert undecided_options(found) == ["--own-heads"]
+
+
+def test_an_unknown_option_that_is_left_to_its_program_refuses_nothing(tmp_path: Path) -> None:
+    text = (
+        "base_model: Qwen/Qwen3-8B\nsequence_len: 1024\nmicro_batch_size: 1\nown_lora_mlp: {}\n"
+        "deepspeed: deepspeed_configs/zero2.json\n"
+    )
+
+    found = _read(tmp_path, {"a.yaml": text.format("auto")})
+    assert undecided_options(found) == ["own_lora_mlp"]
+    with pytest.raises(LaunchError, match="decides what is trained"):
+        _read(tmp_path, {"a.yaml": text.format("true")})

@@ -34,6 +34,7 @@ from planner.launch.read.script_commands import (
     merge_resources,
     parse_script,
     parse_yaml,
+    program_files,
 )
 from planner.launch.wrappers.read_helm_charts import (
     without_positions,
@@ -164,10 +165,10 @@ def _parse_docstring(path: Path, text: str) -> Iterator[ParsedCommand]:
 def read_calls(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
     """Return the calls of a Python program or notebook, its text, and its shell commands."""
     if path.suffix.lower() == PYTHON_SUFFIX:
-        return parse_calls(text, path.name), text, ""
+        return parse_calls(text, path.name, read_file=program_files(path)), text, ""
     code, shell = program_and_shell([*cells_of(text, path.name)])
     lines = zip(code.split("\n"), shell.split("\n"), strict=True)
     full_text = "\n".join(
         code_line or shell_line for code_line, shell_line in lines
     )  # versions stand in both
-    return parse_calls(code, path.name), full_text, shell
+    return parse_calls(code, path.name, read_file=program_files(path)), full_text, shell

@@ -15,6 +15,8 @@ from planner.launch.targets import readers
 _COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$")
 _CONFIG_OPTION = re.compile(r"|-{0,2}[\w.-]*config[\w-]*|-c|(?:--)?deepspeed")
 _CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
+# Axolotl's own: axolotl 0.21, deepspeed_configs; their names state the stage, and nothing else.
+_SHIPPED_FILE = re.compile(r"(?:^|/)deepspeed_configs/zero[1-3](?:_bf16)?\.json$")
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
@@ -54,6 +56,7 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
             choices = _CHOICES.match(line.meaning)
             yield f"{line.option} ({choices['choices']})" if choices else line.option
     yield from _unseen_defaults(launch)
+    yield from _open_lengths(launch)
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
     yield from (f"{name} (not found)" for name in _missing_files(launch))
     yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))
@@ -78,6 +81,13 @@ def _unseen_defaults(launch: ImportedLaunch) -> Iterator[str]:
         yield f"the batch of {program.rpartition('/')[2]}"
 
 
+def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:
+    """Yield the length of sequences of a user's own program that does not state it."""
+    is_program = launch.target.name == _TRAINERS[0] and launch.command.text.find("import ") >= 0
+    if is_program and "sequence_length" in launch.missing_terms({}):
+        yield "the length of its sequences"
+
+
 def _missing_files(launch: ImportedLaunch) -> Iterator[str]:
     """Yield the configurations that the command names, and that are not near its file."""
     command = launch.command
@@ -86,5 +96,6 @@ def _missing_files(launch: ImportedLaunch) -> Iterator[str]:
     named = [option for option in options if _CONFIG_OPTION.fullmatch(option.option)]
     for option in (*named, *variables):
         for text in option.texts:
-            if text and _CONFIG_FILE.search(text) and text not in command.files:
+            is_file = text and _CONFIG_FILE.search(text) and not _SHIPPED_FILE.search(text)
+            if text and is_file and text not in command.files:
                 yield text

@@ -67,7 +67,7 @@ _HARMLESS_PART = re.compile(
     r"alpha|dropout|bias|path|name|dir|seed|^pretrain_|init|lr$|rate$|_output|merge|save|module|target|kwargs"
     r"|double|nested"
 )
-_SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
+_SWITCHED_OFF = ("false", "none", "no", "0", "null", "auto", "")
 
 
 def refuse_unknown_training(

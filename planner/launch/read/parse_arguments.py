@@ -172,7 +172,8 @@ def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
     for tree in read_trees(text, path.name):
         line = min((leaf.line for leaf in tree.values.values()), default=1)
         target, options = _tree_target(tree), _leaves(tree)
-        if not target and (nested := _nested_training(options)):
+        has_other_names = target == "transformers" and {*_OTHER_NAMES} & {*options}
+        if (not target or has_other_names) and (nested := _nested_training(options)):
             target, options = "transformers", nested
         if target in _OPTION_DOCUMENTS:  # keys that mean options of the command get their names
             options = readers()[target].options.name_options(options)
@@ -180,9 +181,15 @@ def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 _MODEL = "model_name_or_path"
+_OTHER_NAMES = {
+    "max_len": "max_length",
+    "micro_train_batch_size": "per_device_train_batch_size",
+}
+"""Keys of OpenRLHF, which documents of other programs have, too."""
 _NESTED_NAMES = {
     **dict.fromkeys(("r", "rank", "lora_rank"), "lora_r"),
     **dict.fromkeys(("base_model", "model_id", "model_name", "name_or_path"), _MODEL),
+    **_OTHER_NAMES,
     "max_seq_len": "max_seq_length",
     "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
 }
@@ -198,11 +205,16 @@ def _nested_training(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOpt
         if name in ("r", "rank") and "lora" not in path.lower():
             continue
         name, spans = _NESTED_NAMES.get(name, name), (None,) * len(option.texts)
-        flat.setdefault(name, replace(option, option=name, spans=spans, full_span=None))
+        option = replace(option, option=name, spans=spans, full_span=None)
+        if flat.setdefault(name, option).texts != option.texts:
+            reason = f"{name} has several values in sections of the file"
+            flat[name] = replace(option, texts=(None,), spans=(None,), unknown=reason)
     if not {_OF_TRAINER, _MODEL} <= {*flat}:
         return {}
     if "lora_r" in flat:
         flat.setdefault("use_lora", implied_option("use_lora", "true", flat["lora_r"].line))
+    if any(name.startswith("bnb_4bit") for name in flat):  # they mean nothing without it
+        flat.setdefault("load_in_4bit", implied_option("load_in_4bit", "true"))
     return flat
 
 

@@ -32,6 +32,12 @@ from planner.documents.yaml_tree import flattened, plain_text
 from planner.errors import LaunchError
 from planner.launch.option_table import option_aliases, program_defaults
 from planner.launch.read import torchtitan_functions
+from planner.launch.read.hf_trainer.program_parts import (
+    has_other_head,
+    is_model_load,
+    tokenized_length,
+    unread_parts,
+)
 from planner.launch.read.nemo_programs import nemo_configurations
 from planner.launch.read.parsed_launch import ONGOING, JobResources, ParsedCommand
 from planner.launch.target import LaunchTarget
@@ -51,7 +57,14 @@ _ENGINE_KEYS = {
 """Keys of mappings with a model that are the options of an engine."""
 _MODEL_ARGUMENT = {"vllm": "model", "sglang": "model_path", "tensorrt_llm": "model"}
 _ARGUMENT_CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")
-_TRAINERS = {"SFTTrainer": "sft", "DPOTrainer": "dpo", "ORPOTrainer": "orpo", "KTOTrainer": "kto"}
+_TRAINERS = {
+    "SFTTrainer": "sft",
+    "DPOTrainer": "dpo",
+    "ORPOTrainer": "orpo",
+    "KTOTrainer": "kto",
+    "RewardTrainer": "reward",
+    "CPOTrainer": "cpo",
+}
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
 _LOADING_KEYWORDS = (
     *("torch_dtype", "dtype", "attn_implementation", "use_flash_attention_2"),
@@ -391,7 +404,18 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
                 )
     if is_unsloth:
         _put_unsloth(options, calls)
-    _put_model(options, calls, trainers)
+    loads = _put_model(options, calls, trainers)
+    if class_name in _ARGUMENT_CLASSES and (length := tokenized_length(calls)) is not None:
+        options.put("max_seq_length", *length)
+    is_named = is_unsloth or not {"model_name_or_path", "--model_name_or_path"}.isdisjoint(
+        options.options
+    )
+    unread = [
+        implied_option(part, "", line)
+        for part, line in unread_parts(
+            calls, () if is_unsloth else loads, objective, is_named=is_named
+        )
+    ]
     _put_adapters(options, calls, class_name in option_aliases("trl") and not is_unsloth, name)
     command_words: tuple[str, ...] = ()
     if class_name in option_aliases("trl") and not is_unsloth:
@@ -402,7 +426,7 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
         text,
         name,
         call.line,
-        unknown=_unknown_keywords(call),
+        unknown=(*_unknown_keywords(call), *unread),
         positional=tuple(implied_option("", word, call.line) for word in command_words),
         resources=JobResources(
             num_gpus=implied_option("Unsloth", "1", call.line) if is_unsloth else None
@@ -468,16 +492,17 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
         options.put_implied("activation_offloading", "true")
 
 
-def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[Call]) -> None:
-    """Add the first model that the calls load, and its loading options, to ``options``."""
+def _put_model(
+    options: _CallOptions, calls: Sequence[Call], trainers: Sequence[Call]
+) -> Sequence[Call]:
+    """Add the first model that the calls load to ``options``; return the calls that load one."""
     last = max((trainer.line for trainer in trainers), default=None)
     loads = [  # what is loaded behind the trainer is the model that it made
-        call
-        for call in calls
-        if call.ends("from_pretrained")
-        and ("For" in call.name or "AutoModel" in call.name)
-        and (last is None or call.line <= last)
+        call for call in calls if is_model_load(call) and (last is None or call.line <= last)
     ]
+    is_pairs = any(call.ends("RewardTrainer", "RewardConfig") for call in calls)
+    if not is_pairs:  # models that judge are not what is trained
+        loads.sort(key=has_other_head)
     for call in loads[:1]:
         model_name = call.keywords.get("pretrained_model_name_or_path", _first_argument(call))
         options.put("model_name_or_path", model_name, call.line)
@@ -517,6 +542,7 @@ def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[
         precisions.append(bits.keywords.get("bnb_4bit_compute_dtype"))
     if "bfloat16" in precisions and not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.options):
         options.put_implied("bf16", "true")  # weights and activations
+    return loads
 
 
 def _first_argument(call: Call) -> Value:
@@ -545,6 +571,13 @@ def _put_adapters(options: _CallOptions, calls: Sequence[Call], is_trl: bool, na
                 "LoraConfig is."
             )
     lora = next((call for call in calls if call.ends("LoraConfig")), None)
+    adapted = next(
+        (call for call in calls if call.ends("PeftModel.from_pretrained")
+         and call.keywords.get("is_trainable") is True),
+        None,
+    )  # fmt: skip
+    if lora is None and adapted is not None:
+        options.put("use_peft" if is_trl else "use_lora", True, adapted.line)
     if lora is None:
         return
     options.put("use_peft" if is_trl else "use_lora", True, lora.line)

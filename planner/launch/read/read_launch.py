@@ -43,6 +43,7 @@ from planner.launch.read.script_commands import (
     find_sibling,
     parse_script,
     parse_yaml,
+    program_files,
 )
 from planner.launch.targets import readers
 from planner.launch.targets.ollama import without_idle_servers
@@ -163,11 +164,15 @@ def _explain_no_launch(path: Path, text: str) -> str:
     )
 
 
+_COMMENT_LINE = re.compile(r"(?m)^[ \t]*#(?!!)[^\n]*$")
+
+
 def _recognized(path: Path, text: str, when: str | None = None) -> str:
     """Return what a file that nothing here predicts is, and what to give instead; "" if unknown.
 
     ``when``: only what is recognized then; ``first`` is before anything in the file is read.
     """
+    text = _COMMENT_LINE.sub("", text)
     for row in shipped_rows("wrappers/recognized.csv"):
         is_named = re.fullmatch(row["file"], path.name) is not None
         is_due = when is None or row["when"] == when
@@ -216,7 +221,7 @@ def _explain_by_format(path: Path, text: str) -> str:
     for file, code in filter(
         None, (find_sibling(path, command.words, (PYTHON_SUFFIX,)) for command in commands)
     ):
-        calls = parse_calls(code, file.name)
+        calls = parse_calls(code, file.name, read_file=program_files(file))
         if not [*servers_of_program(calls, code, file.name)]:
             return explain_no_calls(file, calls)
     programs = dict.fromkeys(

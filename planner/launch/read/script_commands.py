@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
@@ -18,6 +18,7 @@ from planner.documents.shell.syntax import computed_text
 from planner.documents.yaml_tree import read_trees
 from planner.errors import LaunchError
 from planner.launch.option_table import ParserOptions
+from planner.launch.read.guess_programs import guess_program
 from planner.launch.read.parse_arguments import (
     command_texts,
     parse_documents,
@@ -43,7 +44,6 @@ from planner.launch.targets.ollama import modelfile_of
 from planner.launch.wrappers.read_containers import (
     Container,
     config_maps,
-    program_of_options,
     script_of,
 )
 from planner.launch.wrappers.read_helm_charts import (
@@ -131,7 +131,7 @@ def _parse_commands(
             yield removed
             continue
         target = target_of_command(inner.words)
-        if target is None and (guessed := _guess_engine(inner)) is not None:
+        if target is None and (guessed := guess_program(inner)) is not None:
             inner, target = guessed, target_of_command(guessed.words)
         if target is None and (sibling := find_sibling(path, inner.words, SCRIPTS)) is not None:
             yield from _parse_sibling_script(path, script, inner, sibling, depth)
@@ -236,11 +236,13 @@ def _parse_program_calls(
     if (program := find_sibling(path, inner.words, (PYTHON_SUFFIX,), script)) is not None:
         sibling, text = program
         with suppress(LaunchError):
-            calls = [
-                *servers_of_program(
-                    parse_calls(text, sibling.name, readable_values), text, sibling.name
-                )
-            ]
+            environment = {
+                name: word.text for name, word in inner.environment.items() if word.text is not None
+            }
+            found_calls = parse_calls(
+                text, sibling.name, readable_values, program_files(sibling), environment
+            )
+            calls = [*servers_of_program(found_calls, text, sibling.name)]
     for call in calls:
         if "deepspeed" in options_by_name:
             call = replace(
@@ -274,7 +276,7 @@ def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedComma
     all_options = {*command.options.values(), *command.unknown}
     switches = {option.option.lstrip("-"): option.single for option in all_options}
     with suppress(LaunchError):
-        defaults = argument_defaults(text, file.name)
+        defaults = argument_defaults(text, file.name, program_files(file))
         is_adapted = all(
             str(switches.get(name, defaults.get(name))).lower() != "false" for name in _ADAPTS
         )
@@ -369,6 +371,24 @@ def _nearby_text(path: Path, name: str) -> str | None:
     return None
 
 
+def program_files(path: Path) -> Callable[[str], str | None]:
+    """Return a function that returns the text of a module or configuration near a program.
+
+    Modules are only where Python finds them: in the program's folder or in folders above it.
+    """
+
+    def read(name: str) -> str | None:
+        if not name.endswith(PYTHON_SUFFIX):
+            return _nearby_text(path, name)
+        for folder in path.absolute().parents[:MAX_PARENT_FOLDERS]:
+            with suppress(MissingFileError):
+                if (folder / name).resolve() != path.resolve():
+                    return read_files.read_text(folder / name, LARGEST, MissingFileError)
+        return None
+
+    return read
+
+
 def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
     """Yield the commands of a YAML or JSON text, and its documents that a target reads.
 
@@ -432,45 +452,6 @@ def find_removed_program(path: Path, script: Script, inner: StartedProgram) -> P
         if name
         else None
     )
-
-
-# Options that no other trainer has: OpenRLHF/OpenRLHF 021d1b0, openrlhf/cli/train_sft.py.
-_OPENRLHF_OPTIONS = {"--pretrain", "--micro_train_batch_size", "--zero_stage", "--max_epochs"}
-_OPENRLHF_PROGRAM = re.compile(
-    r"(?:.*[./])?(?P<name>train_(?:sft|dpo|rm|kto|ppo_ray|kd|prm))(?:\.py)?"
-)
-_MIN_OPENRLHF_OPTIONS = 3
-
-
-def _guess_engine(inner: StartedProgram) -> StartedProgram | None:
-    """Return an unknown program, or arguments alone, with a tool's options as its command."""
-    names = {word.begins.partition("=")[0] for word in inner.words}
-    index = int(bool(inner.words) and inner.words[0].text == "-m")
-    started = inner.words[index].text if inner.words[index:] else None
-    if (match := _OPENRLHF_PROGRAM.fullmatch(started or "")) and (
-        len(names & _OPENRLHF_OPTIONS) >= _MIN_OPENRLHF_OPTIONS
-    ):
-        module = f"openrlhf.cli.{match['name']}"
-        word = Word.of(computed_text(module), inner.words[index].line, module)
-        return replace(
-            inner,
-            words=(word, *inner.words[index + 1 :]),
-            front=f"{started}, which has the options of OpenRLHF,",
-        )
-    program = program_of_options(inner.words)
-    first = next((i for i, word in enumerate(inner.words) if word.begins.startswith("--")), None)
-    if not program or first is None:
-        return None
-    line, started = inner.words[0].line, " ".join(word.text or "" for word in inner.words[:first])
-    words = [Word.of(computed_text(text), line, text) for text in program.split()]
-    for word in inner.words[first:]:
-        name, equals, _ = word.begins.partition("=")
-        if name == "--model-path" and "--model" not in names and program == "vllm serve":
-            words.append(Word.of(computed_text("--model"), word.line, name))
-            words += [word.after(len(name) + 1)] if equals else []
-        else:
-            words.append(word)
-    return replace(inner, words=tuple(words), front=started or "A container's list of arguments")
 
 
 def target_of_command(words: Sequence[Word]) -> LaunchTarget | None:
@@ -619,7 +600,7 @@ def _parse_container_commands(
                 yield removed
                 continue
             target = target_of_command(inner.words)
-            if target is None and (guessed := _guess_engine(inner)) is not None:
+            if target is None and (guessed := guess_program(inner)) is not None:
                 inner, target = guessed, target_of_command(guessed.words)
             if target is None and not container.is_follower:
                 for command in _parse_program_calls(path, script, inner, None):

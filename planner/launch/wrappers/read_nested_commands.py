@@ -35,7 +35,7 @@ from planner.specs.quantization import checkpoint_of
 
 _COMMAND_KEY = re.compile(r"(?i)(?:.*[_-])?(?:run|cmd|commands?|scripts?|args|entry_?point|exec)")
 _PROGRAM = re.compile(
-    r"\b(?:vllm|sglang|trtllm\w*|tensorrt_llm|llama-server|text-generation-launcher|lmdeploy"
+    r"\b(?:(?:vllm|sglang)(?:\.[\w.]+)?|trtllm\w*|tensorrt_llm|llama-server|text-generation-launcher|lmdeploy"
     r"|ollama|torchrun|accelerate|deepspeed|axolotl|llamafactory-cli|swift|tune) "
 )
 _PROGRAMS = {"vllm": "vllm serve", "sglang": "python3 -m sglang.launch_server"}

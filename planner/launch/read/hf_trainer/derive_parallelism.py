@@ -93,6 +93,7 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
         if (
             options.texts.get("--device_map") in _DEVICE_MAPS
             and num_gpus > 1 == tensor_parallel * context_parallel
+            and not options.has_deepspeed
         ):
             settings.values |= {"layer_split": True, "pipeline_parallel": num_gpus}
 

@@ -95,6 +95,9 @@ def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None
         return
     precision = options.of("deepspeed", "precision") if options.has_deepspeed else None
     precision = precision or options.of("script", "precision")
+    is_off = all(options.texts.get(f"{name}.enabled") == "false" for name in ("bf16", "fp16"))
+    if precision is None and is_off and not options.has_script:
+        precision = "fp32"
     is_chat = (
         "zero_optimization.stage" in options.texts and options.texts.get("--deepspeed") == "true"
     )

@@ -1,0 +1,62 @@
+"""Programs that no target knows by name, told by the options that they take."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from planner.documents.shell import Word
+from planner.documents.shell.syntax import computed_text
+from planner.launch.read.parse_arguments import readable_part
+from planner.launch.wrappers.read_containers import program_of_options
+from planner.launch.wrappers.read_programs import StartedProgram
+
+# Options that no other trainer has: OpenRLHF/OpenRLHF 021d1b0, openrlhf/cli/train_sft.py.
+_OPENRLHF_OPTIONS = {"--pretrain", "--micro_train_batch_size", "--zero_stage", "--max_epochs"}
+_OPENRLHF_PROGRAM = re.compile(
+    r"(?:.*[./])?(?P<name>train_(?:sft|dpo|rm|kto|ppo_ray|kd|prm))(?:\.py)?"
+)
+_MIN_OPENRLHF_OPTIONS = 3
+# Options that only programs with Megatron's parser take: NVIDIA/Megatron-LM, training/arguments.py.
+_MEGATRON_OPTIONS = {
+    *("--num-layers", "--hidden-size", "--num-attention-heads", "--max-position-embeddings"),
+    *("--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--micro-batch-size"),
+}
+_MIN_MEGATRON_OPTIONS = 5
+
+
+def guess_program(inner: StartedProgram) -> StartedProgram | None:
+    """Return an unknown program, or arguments alone, with a tool's options as its command."""
+    names = {word.begins.partition("=")[0] for word in inner.words}
+    index = int(bool(inner.words) and inner.words[0].text == "-m")
+    started = inner.words[index].text if inner.words[index:] else None
+    if (match := _OPENRLHF_PROGRAM.fullmatch(started or "")) and (
+        len(names & _OPENRLHF_OPTIONS) >= _MIN_OPENRLHF_OPTIONS
+    ):
+        return _as_program(inner, index, f"openrlhf.cli.{match['name']}", "OpenRLHF")
+    if len(names & _MEGATRON_OPTIONS) >= _MIN_MEGATRON_OPTIONS and readable_part(
+        inner.words[index]
+    ).endswith(".py"):
+        return _as_program(inner, index, "pretrain_gpt.py", "Megatron-LM")
+    program = program_of_options(inner.words)
+    first = next((i for i, word in enumerate(inner.words) if word.begins.startswith("--")), None)
+    if not program or first is None:
+        return None
+    line, started = inner.words[0].line, " ".join(word.text or "" for word in inner.words[:first])
+    words = [Word.of(computed_text(text), line, text) for text in program.split()]
+    for word in inner.words[first:]:
+        name, equals, _ = word.begins.partition("=")
+        if name == "--model-path" and "--model" not in names and program == "vllm serve":
+            words.append(Word.of(computed_text("--model"), word.line, name))
+            words += [word.after(len(name) + 1)] if equals else []
+        else:
+            words.append(word)
+    return replace(inner, words=tuple(words), front=started or "A container's list of arguments")
+
+
+def _as_program(inner: StartedProgram, index: int, program: str, tool: str) -> StartedProgram:
+    """Return a command with a tool's options as a command of the tool's own program."""
+    started = readable_part(inner.words[index]).rpartition("/")[2]
+    word = Word.of(computed_text(program), inner.words[index].line, program)
+    words = (word, *inner.words[index + 1 :])
+    return replace(inner, words=words, front=f"{started}, which has the options of {tool},")

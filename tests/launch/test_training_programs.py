@@ -1,0 +1,78 @@
+"""Users' own training programs: what the text has, and what the first line says is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.incomplete import undecided_options
+from planner.launch.read.read_launch import read_launch
+
+HEAD = "from transformers import *\nfrom peft import *\nfrom trl import *\n"
+MODEL = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')\n"
+ARGUMENTS = "args = TrainingArguments(output_dir='o', per_device_train_batch_size=2, bf16=True)\n"
+
+
+def _read(folder: Path, text: str, **files: str) -> ImportedLaunch:
+    for name, content in files.items():
+        (folder / f"{name}.py").write_text(content)
+    path = folder / "p.py"
+    path.write_text(HEAD + text)
+    return read_launch(path)
+
+
+def test_a_module_beside_a_program_loads_its_model(tmp_path: Path) -> None:
+    module = HEAD + (
+        "def load(name, rank):\n"
+        "    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype='bfloat16')\n"
+        "    return get_peft_model(model, LoraConfig(r=rank, target_modules='all-linear'))\n"
+        "def other():\n    return AutoModelForCausalLM.from_pretrained('gpt2')\n"
+    )
+    text = "from parts import load\nmodel = load('Qwen/Qwen3-8B', 4)\n" + ARGUMENTS
+
+    found = _read(tmp_path, text, parts=module)
+
+    assert found.values["model"] == "Qwen/Qwen3-8B"
+    assert (found.values["adapter"], int(found.values["lora_rank"])) == ("lora", 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "undecided"),
+    [
+        (MODEL, ["the length of its sequences"]),
+        (MODEL + "tokenizer(t, truncation=True, max_length=512)\n", []),
+        (
+            "from absent import load\nmodel = load()\n",
+            ["the loading of the model", "the length of its sequences"],
+        ),
+        (
+            MODEL.replace("CausalLM", "SequenceClassification")
+            + "tokenizer(t, truncation=True, max_length=512)\n",
+            ["the head of AutoModelForSequenceClassification"],
+        ),
+        (
+            MODEL + "tokenizer(t, truncation=True, max_length=512)\n"
+            "model = PeftModel.from_pretrained(model, 'a', is_trainable=True)\n",
+            ["the rank that is loaded"],
+        ),
+    ],
+)
+def test_what_a_program_leaves_open_is_named(
+    tmp_path: Path, text: str, undecided: list[str]
+) -> None:
+    assert undecided_options(_read(tmp_path, text + ARGUMENTS)) == undecided
+
+
+def test_a_length_that_texts_are_cut_to_is_that_of_sequences(tmp_path: Path) -> None:
+    text = "tokenizer(t, truncation=True, max_length=512)\n"
+
+    assert int(_read(tmp_path, MODEL + text + ARGUMENTS).values["sequence_length"]) == 512
+
+
+def test_a_trainer_of_rewards_trains_on_pairs(tmp_path: Path) -> None:
+    text = MODEL.replace("CausalLM", "SequenceClassification") + ARGUMENTS
+    trainer = "class RewardTrainer(Trainer):\n    pass\nRewardTrainer(model=model, args=args)\n"
+
+    assert str(_read(tmp_path, text + trainer).values["training_objective"]) == "rm"
