@@ -415,7 +415,7 @@ def _normalised(name: str) -> str:
 
 @cache_between_runs
 def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str, str]:
-    """Return spec names by lower-case alias or displayed name, with and without an alias's owner."""
+    """Return spec names by lower-case alias, with and without its owner, or displayed name."""
     aliases: dict[str, str] = {}
     paths = {name: home / f"{name}.toml" for name, home in _folders(kind, folder).items()}
     for name, path in paths.items():

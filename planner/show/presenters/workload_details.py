@@ -93,16 +93,15 @@ def text_pairs(row: Row, templates: Mapping[str, str]) -> dict[str, str]:
 
     A template names columns with their formats: ``{requests_per_s:number} a second``.
     """
-    numbers = {name: _Number(number_of(row, name)) for name in row}
-    known = {name: number for name, number in numbers.items() if not math.isnan(number)}
+    numbers = {n: _Number(x) for n in row if not math.isnan(x := number_of(row, n))}
     columns = {
         name: {column for _, column, _, _ in Formatter().parse(template) if column}
         for name, template in templates.items()
     }
     return {
-        name: template.format_map(known)
+        name: template.format_map(numbers)
         for name, template in templates.items()
-        if template and columns[name] <= {*known}
+        if template and columns[name] <= {*numbers}
     }
 
 
