@@ -1,20 +1,23 @@
-"""Make planner/question/names.py, a constant for each term, from the tables of terms and groups.
+"""Make planner/question/names.py, a constant for each term that code imports, and all groups.
 
-Run it after a change of either; a test fails while the file is not what it makes:
+Run it after a change of the tables of terms or groups, or where a module imports another constant;
+a test fails while the file is not what it makes:
 
     python scripts/make_terms.py
 """
 
 from __future__ import annotations
 
+import ast
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "planner" / "question"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "planner" / "question"
 FILE = FOLDER / "names.py"
 
-_HEAD = '''"""A constant for each term and a type of all groups, so `mypy` finds misspelt names.
+_HEAD = '''"""A constant for each term that code imports, and a type of all groups, for `mypy`.
 
 Made by `python scripts/make_terms.py` from `terms.csv` and `groups.csv`.
 """
@@ -29,8 +32,18 @@ _WIDTH = 100
 
 def names() -> str:
     """The text of the module."""
-    constants = [f'{term.upper()}: Final = "{term}"\n' for term in _column("terms.csv", "term")]
+    imported = {name for path in ROOT.glob("planner/**/*.py") for name in _imported(path)}
+    terms = [term for term in _column("terms.csv", "term") if term.upper() in imported]
+    constants = [f'{term.upper()}: Final = "{term}"\n' for term in terms]
     return _HEAD + "".join(constants) + _literal("GroupName", _column("groups.csv", "group"))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """The constants of `planner.question.names` that a module imports."""
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)) if "question.names import" in text else ():
+        if isinstance(node, ast.ImportFrom) and node.module == "planner.question.names":
+            yield from (alias.name for alias in node.names)
 
 
 def _column(file: str, name: str) -> list[str]:

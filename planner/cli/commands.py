@@ -211,7 +211,15 @@ def launch(values: OptionValues) -> None:
     The plan is yours, or the recommended one. Without TARGET all tools are listed.
     """
     if values["target"] is None:
-        _print_targets(values)
+        from planner.errors import LaunchError
+        from planner.show.presenters.launch_file import targets_blocks
+        from planner.show.terminal import make_console, print_blocks
+
+        if any(is_set(values, name) for name in values if name not in ("context", "quiet")):
+            raise LaunchError(
+                "Name the target first: planner launch TARGET; without options all show."
+            )
+        print_blocks(make_console(), targets_blocks())
         return
     from planner.commands.launch import LAUNCH
 
@@ -246,17 +254,6 @@ def _save_launch(values: OptionValues, written: WrittenLaunch) -> None:
 
     folder: Path = values["launch_output"]
     save_launch(folder, written)
-
-
-def _print_targets(values: OptionValues) -> None:
-    """Print all targets. Raises LaunchError if an option of a plan is set."""
-    from planner.errors import LaunchError
-    from planner.show.presenters.launch_file import targets_blocks
-    from planner.show.terminal import make_console, print_blocks
-
-    if any(is_set(values, name) for name in values if name not in ("context", "quiet")):
-        raise LaunchError("Name the target first: planner launch TARGET; without options all show.")
-    print_blocks(make_console(), targets_blocks())
 
 
 def _write_file(path: Path, rewritten: RewriteResult, *, quiet: bool) -> None:

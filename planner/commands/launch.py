@@ -98,18 +98,13 @@ def _run(inputs: LaunchInputs) -> Launched:
     """
     comparison = ""
     if inputs.file_request is not None and inputs.question.call.extra.get("is_compared"):
-        comparison = _compare_translation(inputs.file_request, inputs.request)
+        plan, evaluation, _ = evaluate_launch(inputs.request)
+        if evaluation.rejected_by:
+            raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
+        rows = full_row(evaluate_launch(inputs.file_request)[1]), full_row(evaluation)
+        comparison = translation_text(inputs.file_request, inputs.request, *rows)
     written = make_launch(inputs.request, inputs.target, inputs.wrapper)
     return Launched(inputs=inputs, launch=written, comparison=comparison)
-
-
-def _compare_translation(file_request: Request, other: Request) -> str:
-    """Return the predicted speed of a user's launch file and of the same plan in the other tool."""
-    plan, evaluation, _ = evaluate_launch(other)
-    if evaluation.rejected_by:
-        raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
-    rows = full_row(evaluate_launch(file_request)[1]), full_row(evaluation)
-    return translation_text(file_request, other, *rows)
 
 
 def _present(launched: Launched, is_full: bool) -> Iterator[Block]:

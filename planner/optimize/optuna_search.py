@@ -382,7 +382,13 @@ def run_trials(
     sampler : ``"nsga2"`` or ``"tpe"``
     progress : receives the number of trials done after each batch
     """
-    _check_arguments(trials, seed, sampler)
+    if sampler not in SAMPLERS:
+        hint = did_you_mean(sampler, SAMPLERS)
+        raise SearchSpaceError(f"Unknown sampler {sampler!r}.{hint} Known: {', '.join(SAMPLERS)}.")
+    if trials < 1:
+        raise SearchSpaceError(f"The number of trials must be at least 1, not {trials}.")
+    if seed < 0:
+        raise SearchSpaceError(f"The seed must be at least 0, not {seed}.")
     with _silence_optuna():
         search = _TrialSearch(samples, sampler, seed)
         search.trials.explore()
@@ -508,17 +514,6 @@ class _TrialSearch:
             for name in self._values_by_name
         )
         return np.fromiter(places, dtype=np.intp, count=len(self._values_by_name))
-
-
-def _check_arguments(trials: int, seed: int, sampler: str) -> None:
-    """Refuse an unknown sampler, fewer than one trial, or a negative seed."""
-    if sampler not in SAMPLERS:
-        hint = did_you_mean(sampler, SAMPLERS)
-        raise SearchSpaceError(f"Unknown sampler {sampler!r}.{hint} Known: {', '.join(SAMPLERS)}.")
-    if trials < 1:
-        raise SearchSpaceError(f"The number of trials must be at least 1, not {trials}.")
-    if seed < 0:
-        raise SearchSpaceError(f"The seed must be at least 0, not {seed}.")
 
 
 def _sampler(name: str, seed: int, done: int) -> BaseSampler:

@@ -151,7 +151,7 @@ class RankingRow:
 
     label: str
     value: float
-    text: str
+    text: str = ""
     ends: tuple[float, float] | None = None
     mark: str = ""
     hints: Mapping[str, str] = field(default_factory=dict)

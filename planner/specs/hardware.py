@@ -1,4 +1,12 @@
-"""A GPU or a cluster ready to use, with the source of each number and its measured GEMM times."""
+"""A GPU or a cluster ready to use, with the source of each number and its measured GEMM times.
+
+Parameters
+----------
+folder : folder of own spec files, searched first; None: working directory and shipped files
+name : name, alias or path of the spec
+gpu : GPU
+where : name or file of the GPU, for error messages
+"""
 
 from __future__ import annotations
 
@@ -49,11 +57,6 @@ def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
     """Load a GPU by name, alias or path, completed with the defaults of its class.
 
     Raises SpecError if the spec is unknown or its file has errors.
-
-    Parameters
-    ----------
-    name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return load_gpu_with_provenance(name, folder).spec
 
@@ -63,11 +66,6 @@ def load_gpu_with_provenance(name: str, folder: Path | None = None) -> LoadedSpe
     """Load a GPU as `load_gpu` does, with the source of each number.
 
     Raises SpecError if the spec is unknown or its file has errors.
-
-    Parameters
-    ----------
-    name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     path = find(SpecKind.GPUS, name, folder)
     table, defaults = with_defaults(read_toml(path), str(path), folder)
@@ -79,11 +77,6 @@ def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
     """Load a cluster by name, alias or path.
 
     Raises SpecError if the spec is unknown or its file has errors.
-
-    Parameters
-    ----------
-    name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return load_cluster_with_provenance(name, folder).spec
 
@@ -93,11 +86,6 @@ def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loade
     """Load a cluster as `load_cluster` does, with the source of each number.
 
     Raises SpecError if the spec is unknown or its file has errors.
-
-    Parameters
-    ----------
-    name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     path = find(SpecKind.CLUSTERS, name, folder)
     return load_spec(ClusterSpec, read_toml(path), path)
@@ -107,10 +95,6 @@ def network_bandwidth(gpu: GpuSpec) -> float | None:
     """Return the network bandwidth per GPU and direction in its file [bytes/s]; None without one.
 
     The only link of a machine with one GPU, such as a DGX Spark, is the network.
-
-    Parameters
-    ----------
-    gpu : GPU
     """
     is_network = gpu.scale_up.kind is LinkKind.NETWORK
     return gpu.scale_out_bandwidth or (gpu.scale_up.bandwidth if is_network else None)
@@ -121,10 +105,6 @@ def default_cluster(gpu: GpuSpec) -> ClusterSpec:
 
     Nodes have eight PCIe cards, also with bridged pairs. If the file has no network, 400 Gbit/s per
     node are assumed.
-
-    Parameters
-    ----------
-    gpu : GPU
     """
     scale_up = _default_fabric(gpu)
     large = scale_up.domain_size > 2 * _CARDS_PER_NODE
@@ -215,8 +195,6 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
     Parameters
     ----------
     name : name of the table
-    where : name or file of the GPU, for error messages
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     folders = kernel_folders(folder)
     for place in folders:
@@ -238,8 +216,6 @@ def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTa
     Parameters
     ----------
     name : name of the table
-    where : name or file of the GPU, for error messages
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return read_gemm_table(gemm_table_file(name, where, folder))
 
@@ -272,11 +248,6 @@ def read_gemm_table(path: Path) -> GemmTable:
     share[tuple(indices)] = values[:, 3]
     if len(values) != share.size or np.any(np.isnan(share)) or min(shape) < 2:
         raise SpecError(f"{path}: must have each combination of its rows, columns and depths once.")
-    return _of_shares(axes, share)
-
-
-def _of_shares(axes: list[FloatArray], share: FloatArray) -> GemmTable:
-    """Return a GEMM table from measured shares of the peak at each (rows, columns, depth)."""
     rows, columns, depth = np.meshgrid(*axes, indexing="ij")
     large = np.minimum(np.minimum(rows, columns), depth) >= _LARGE
     typical = _median(share[large]) if np.any(large) else np.max(share)

@@ -1,4 +1,9 @@
-"""Models from Hugging Face: their ``config.json``, never their code or weights."""
+"""Models from Hugging Face: their ``config.json``, never their code or weights.
+
+Parameters
+----------
+name : ORG/NAME of a repository
+"""
 
 from __future__ import annotations
 
@@ -66,10 +71,6 @@ def find_config(name: str) -> Path:
     Raises SpecError if there is no such model, it needs permission, or the network is not
     reachable; MissingDependencyError if it is not in the cache, and huggingface-hub is not
     installed.
-
-    Parameters
-    ----------
-    name : ORG/NAME of a repository
     """
     if not is_repository(name):
         raise SpecError(f"{name!r} is not of the form ORG/NAME.")
@@ -77,12 +78,7 @@ def find_config(name: str) -> Path:
 
 
 def cached_config(name: str) -> Path | None:
-    """Return the path of a model's ``config.json`` in the local cache; None if not there.
-
-    Parameters
-    ----------
-    name : ORG/NAME of a repository
-    """
+    """Return the path of a model's ``config.json`` in the local cache; None if not there."""
     for snapshot in _cached_snapshots(name):
         if os.path.isfile(snapshot / "config.json"):
             return snapshot / "config.json"

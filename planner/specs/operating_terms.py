@@ -473,7 +473,14 @@ def read_api_prices(path: Path) -> Sequence[ApiPrice]:
     ----------
     path : file to read
     """
-    return _aged(read_records(path, _TABLE, _price, once=("provider", "model", "served_as")))
+    prices = read_records(path, _TABLE, _price, once=("provider", "model", "served_as"))
+    certain = {price.date for price in prices if price.date[:1].isdigit()}
+    days = {word: date.fromisoformat(word).toordinal() for word in certain}
+    youngest = max(days.values(), default=0) - _OLD_AFTER_DAYS
+    old = {word for word, day in days.items() if day < youngest}
+    return tuple(
+        replace(price, is_old=price.date in old or price.date.startswith("<=")) for price in prices
+    )
 
 
 def _spec_name(name: str, folder: Path | None) -> str:
@@ -532,14 +539,3 @@ _TABLE = (
     Column("date", _date),
 )
 COLUMNS = tuple(column.name for column in _TABLE)
-
-
-def _aged(prices: Sequence[ApiPrice]) -> tuple[ApiPrice, ...]:
-    """Return the prices, old ones marked relative to the newest price of the list."""
-    certain = {price.date for price in prices if price.date[:1].isdigit()}
-    days = {word: date.fromisoformat(word).toordinal() for word in certain}
-    youngest = max(days.values(), default=0) - _OLD_AFTER_DAYS
-    old = {word for word, day in days.items() if day < youngest}
-    return tuple(
-        replace(price, is_old=price.date in old or price.date.startswith("<=")) for price in prices
-    )

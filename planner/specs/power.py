@@ -1,4 +1,10 @@
-"""Electricity: power of hardware and buildings, and emissions and prices of regions."""
+"""Electricity: power of hardware and buildings, and emissions and prices of regions.
+
+Parameters
+----------
+folder : folder of own spec files, searched first; None: working directory and shipped files
+path : file to read
+"""
 
 from __future__ import annotations
 
@@ -78,7 +84,6 @@ def find_region(text: str, folder: Path | None = None) -> Region:
     Parameters
     ----------
     text : code or name of the region
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     regions = _regions(folder)
     words = _region_names(folder)
@@ -134,10 +139,6 @@ def read_regions(path: Path) -> Mapping[str, Region]:
     """Return the regions of a file by code.
 
     Raises SpecError with one line per error: file, line, problem.
-
-    Parameters
-    ----------
-    path : file to read
     """
     regions: dict[str, Region] = {}
     read_records(path, _TABLE, partial(_add, regions), once=("region", "quantity"))
@@ -236,10 +237,6 @@ def load_power(folder: Path | None = None) -> LoadedSpec[PowerProfile]:
     """Load the power shares of ``power.toml``, with the source of each number.
 
     Raises SpecError if the file has errors, one line for each.
-
-    Parameters
-    ----------
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return read_power(extra_files(POWER, folder)[0])
 
@@ -248,10 +245,6 @@ def read_power(path: Path) -> LoadedSpec[PowerProfile]:
     """Read the power shares of a file, with the source of each number.
 
     Raises SpecError if the file has errors, one line for each.
-
-    Parameters
-    ----------
-    path : file to read
     """
     table = read_toml(path)
     loaded = load_spec(PowerProfile, table, path)

@@ -6,6 +6,10 @@ Parameters
 ----------
 folder : folder of own spec files, searched first; None: working directory and shipped files
 user_folder : CSV file of the user's prices, searched first
+gpu : name of the GPU
+path : file to read
+offers : offers of one GPU under one contract
+provider : seller; None: any
 """
 
 from __future__ import annotations
@@ -88,10 +92,6 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQu
     Of several files the first with a quantity counts.
 
     Raises SpecError if a file has errors, one line for each.
-
-    Parameters
-    ----------
-    gpu : name of the GPU
     """
     quantities: dict[str, SourcedQuantity] = {}
     for path in extra_files(OWNERSHIP, folder):
@@ -113,10 +113,6 @@ def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
     """Return whether a price file has a purchase price of the GPU.
 
     Raises SpecError if a file has errors.
-
-    Parameters
-    ----------
-    gpu : name of the GPU
     """
     return any(name in ownership_of(gpu, folder) for name in PRICES)
 
@@ -126,10 +122,6 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
     """Return the ownership figures of a file by (quantity, GPU); "" stands for all GPUs.
 
     Raises SpecError with one line per error: file, line, problem.
-
-    Parameters
-    ----------
-    path : file to read
     """
     records = read_records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
     prices = [(key, figure) for key, figure in records if key[0] in PRICES]
@@ -325,10 +317,6 @@ def typical(offers: Sequence[Price]) -> Price:
 
     Only recent offers count, if there are any. A seller counts once, with the median of its
     regions; the range is that of all offers.
-
-    Parameters
-    ----------
-    offers : offers of one GPU under one contract
     """
     counted = not_outdated(offers)
     sellers = by_seller(counted)
@@ -360,22 +348,12 @@ def _nine_of_ten(values: Sequence[float]) -> FloatArray:
 
 
 def not_outdated(offers: Sequence[Price]) -> list[Price]:
-    """Return the offers that are not old; all offers if all are old.
-
-    Parameters
-    ----------
-    offers : offers of one GPU under one contract
-    """
+    """Return the offers that are not old; all offers if all are old."""
     return [offer for offer in offers if not offer.is_old] or list(offers)
 
 
 def by_seller(offers: Sequence[Price]) -> dict[str, float]:
-    """Return each seller's price [USD/s]: the median over its regions.
-
-    Parameters
-    ----------
-    offers : offers of one GPU under one contract
-    """
+    """Return each seller's price [USD/s]: the median over its regions."""
     prices: dict[str, list[float]] = {}
     for offer in offers:
         prices.setdefault(offer.provider, []).append(offer.value)
@@ -398,9 +376,7 @@ def price_of(
 
     Parameters
     ----------
-    gpu : name of the GPU
     contract : contract, such as ``spot``; None: the usual contract of the GPU
-    provider : seller; None: any
     """
     for requested in _DEFAULT_ORDER if contract is None else (contract,):
         for offers in _lists(gpu, user_folder, folder):
@@ -438,10 +414,6 @@ def offers_of(gpu: str, user_folder: Path | None = None, folder: Path | None = N
     """Return all offers of a GPU, in the lookup order of the price lists.
 
     Raises SpecError if a price list has errors.
-
-    Parameters
-    ----------
-    gpu : name of the GPU
     """
     return [offer for offers in _lists(gpu, user_folder, folder) for offer in offers]
 
@@ -455,11 +427,6 @@ def contracts_of(
     """Return the contracts with a price of a GPU, only those of ``provider`` if named.
 
     Raises SpecError if a price list has errors.
-
-    Parameters
-    ----------
-    gpu : name of the GPU
-    provider : seller; None: any
     """
     contracts = {
         offer.contract
@@ -499,10 +466,6 @@ def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
     """Return an error for each GPU in a price or ownership file that has no spec.
 
     Raises SpecError if the file has errors.
-
-    Parameters
-    ----------
-    path : file to read
     """
     if path.name == OWNERSHIP:
         words = sorted({gpu for _, gpu in read_ownership(path) if gpu})
@@ -561,10 +524,6 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
     in a column ``usd_per_unit``.
 
     Raises SpecError with one line per error: file, line, problem.
-
-    Parameters
-    ----------
-    path : file to read
     """
     offers = read_records(path, _PRICES, lambda row: (row["gpu"], _offer(row, path, folder)))
     prices: dict[str, list[Price]] = {}
@@ -647,10 +606,6 @@ def read_currencies(path: Path) -> Mapping[str, Currency]:
     """Return the currencies in a file by code.
 
     Raises SpecError with one line per error.
-
-    Parameters
-    ----------
-    path : file to read
     """
     return dict(read_records(path, _RATES, _rate, once=("currency",)))
 

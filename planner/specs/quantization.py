@@ -1,4 +1,12 @@
-"""Formats of quantizations: bytes stored, bytes moved and precision of the products."""
+"""Formats of quantizations: bytes stored, bytes moved and precision of the products.
+
+Parameters
+----------
+text : name of the type
+quantization : type of weights and activations
+supported : peak by precision that the GPU multiplies in [FLOP/s]
+folder : folder of own spec files, searched first; None: working directory and shipped files
+"""
 
 from __future__ import annotations
 
@@ -107,10 +115,6 @@ def _layer_bits(code: Quantization) -> float:
 
 def gguf_word(text: str) -> str | None:
     """Return the word of a GGUF type by any of its names; None if there is no such type.
-
-    Parameters
-    ----------
-    text : name of the type
 
     >>> gguf_word("Q4_K_M"), gguf_word("UD-Q4_K_XL"), gguf_word("q6"), gguf_word("fp8")
     ('q4_k_m', 'q4_k_m', 'q6_k', None)
@@ -309,13 +313,7 @@ CACHE_BYTES: Mapping[CacheType, float] = {
 def compute_precision(
     quantization: Quantization, supported: Mapping[Precision, float]
 ) -> Precision | None:
-    """Return the precision of products on a GPU; None if the GPU supports none.
-
-    Parameters
-    ----------
-    quantization : type of weights and activations
-    supported : peak by precision that the GPU multiplies in [FLOP/s]
-    """
+    """Return the precision of products on a GPU; None if the GPU supports none."""
     return first_of(FORMATS[quantization].compute, supported)
 
 
@@ -324,11 +322,6 @@ def format_on(quantization: Quantization, supported: Mapping[Precision, float]) 
 
     If the GPU lacks the arithmetic of the type, weights are stored in the type and unpacked to
     16 bits, as by kernels like Marlin.
-
-    Parameters
-    ----------
-    quantization : type of weights and activations
-    supported : peak by precision that the GPU multiplies in [FLOP/s]
     """
     stored = FORMATS[quantization]
     unpacked = _UNPACKED.get(quantization)
@@ -417,7 +410,6 @@ def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
     ----------
     name : ``ORG/NAME``, with ``:TAG`` of a GGUF repository; a path, also in the cache of the Hub; a
         GGUF file
-    folder : folder of own spec files, searched first; None: working directory and shipped files
 
     >>> checkpoint_of("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic")
     CheckpointName(model='llama-3.3-70b', quantization='fp8')
@@ -497,7 +489,6 @@ def nearest_model(name: str, folder: Path | None = None) -> str | None:
     Parameters
     ----------
     name : name of a repository
-    folder : folder of own spec files, searched first; None: working directory and shipped files
 
     >>> nearest_model("allenai/Llama-3.1-Tulu-3-70B-SFT"), nearest_model("a/Llama-3.1-Pruned-5B")
     ('llama-3.1-70b', None)
@@ -528,12 +519,7 @@ def _words_of(name: str) -> list[str]:
 
 
 def quantization_word(text: str) -> str:
-    """Return the quantization word of a weight type, from any of its names.
-
-    Parameters
-    ----------
-    text : name of the type
-    """
+    """Return the quantization word of a weight type, from any of its names."""
     word, words = Quantization.canonical_word(text), Quantization.words()
     if word not in words:
         hint = did_you_mean(text, [*words, *Quantization.aliases()])

@@ -1,4 +1,14 @@
-"""Profiles of frameworks and engines, which may build on another one of their kind."""
+"""Profiles of frameworks and engines, which may build on another one of their kind.
+
+Parameters
+----------
+folder : folder of own spec files, searched first; None: working directory and shipped files
+engine : engine profile
+gpu : GPU; None: unknown, as a small GPU
+release : release, such as "0.11.0"; empty: the newest
+name : name, alias or path of the spec
+path : file of the profile
+"""
 
 from __future__ import annotations
 
@@ -49,14 +59,7 @@ def release_parts(number: str) -> tuple[int, ...]:
 def scheduler_default(
     engine: EngineProfile, gpu: GpuSpec | None, release: str = ""
 ) -> SchedulerDefault | None:
-    """Return an engine's scheduler defaults on a GPU in a release; None without such defaults.
-
-    Parameters
-    ----------
-    engine : engine profile
-    gpu : GPU; None: unknown, as a small GPU
-    release : release, such as "0.11.0"; empty: the newest
-    """
+    """Return an engine's scheduler defaults on a GPU in a release; None without such defaults."""
     name, memory = ("", 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity)
     parts = release_parts(release)
     for default in engine.scheduler.defaults:
@@ -76,9 +79,6 @@ def engine_on(
 
     Parameters
     ----------
-    engine : engine profile
-    gpu : GPU; None: unknown, as a small GPU
-    release : release, such as "0.11.0"; empty: the newest
     offline : a program loads the engine, without a server
     """
     default = scheduler_default(engine, gpu, release)
@@ -96,11 +96,6 @@ def load_framework(name: str, folder: Path | None = None) -> LoadedSpec[Framewor
     """Load a framework profile by name, alias or path, with the source of each number.
 
     Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
-
-    Parameters
-    ----------
-    name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return _load(SpecKind.FRAMEWORKS, FrameworkProfile, name, folder)
 
@@ -109,11 +104,6 @@ def load_engine(name: str, folder: Path | None = None) -> LoadedSpec[EngineProfi
     """Load an engine profile by name, alias or path, with the source of each number.
 
     Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
-
-    Parameters
-    ----------
-    name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return _load(SpecKind.ENGINES, EngineProfile, name, folder)
 
@@ -122,11 +112,6 @@ def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
     """Return whether a file is a profile of an engine or of a framework.
 
     Raises SpecError if the file cannot be read.
-
-    Parameters
-    ----------
-    path : file of the profile
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     table = read_toml(path)
     if EXTENDS in table:
@@ -149,8 +134,6 @@ def profile_table(
     Parameters
     ----------
     kind : kind of spec, such as ``gpus``
-    path : file of the profile
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     seen : files that extend this one, to detect cycles
     """
     table = read_toml(path)

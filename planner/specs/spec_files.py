@@ -1,4 +1,14 @@
-"""Spec files and CSV tables; reading reports all errors of a file at once."""
+"""Spec files and CSV tables; reading reports all errors of a file at once.
+
+Parameters
+----------
+path : file to read
+kind : class of the spec
+cell : text of the cell
+limit : greatest size of the file [bytes]
+table : table of a spec file
+column : name of the column, for error messages
+"""
 
 from __future__ import annotations
 
@@ -93,11 +103,6 @@ def read_bytes(path: Path, limit: int = SMALL) -> bytes:
 
     Raises SpecError if the file cannot be read, is larger, or is no regular file: a device or a
     pipe may never end.
-
-    Parameters
-    ----------
-    path : file to read
-    limit : greatest size of the file [bytes]
     """
     stamp(path)
     return read_files.read_bytes(path, limit)
@@ -107,11 +112,6 @@ def read_text(path: Path, limit: int = SMALL) -> str:
     """Return the text of a UTF-8 file of at most ``limit`` bytes, with newline line ends.
 
     Raises SpecError if the file cannot be read, is larger, is no regular file, or is not UTF-8.
-
-    Parameters
-    ----------
-    path : file to read
-    limit : greatest size of the file [bytes]
     """
     text = read_files.decode_text(read_bytes(path, limit), path)
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -121,10 +121,6 @@ def read_toml(path: Path) -> dict[str, object]:
     """Return the tables of a TOML file; they are cached and must not be changed.
 
     Raises SpecError if the file cannot be read or is not TOML; the message names file and line.
-
-    Parameters
-    ----------
-    path : file to read
     """
     return dict(_parsed(path))
 
@@ -138,11 +134,6 @@ def read_spec(kind: type[Spec], path: Path) -> Spec:
     """Read a spec file as a validated, frozen object.
 
     Raises SpecError with one line per error: file, key, problem and a close match.
-
-    Parameters
-    ----------
-    kind : class of the spec
-    path : file to read
     """
     return check_spec(kind, read_toml(path), where=str(path))
 
@@ -154,8 +145,6 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
 
     Parameters
     ----------
-    kind : class of the spec
-    table : table of a spec file
     where : file or table that error messages name
     """
     fields = dict(table)
@@ -179,12 +168,7 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
 
 
 def provenance(table: Mapping[str, object]) -> dict[str, str]:
-    """Return the source of every quantity in a spec table by dotted key.
-
-    Parameters
-    ----------
-    table : table of a spec file
-    """
+    """Return the source of every quantity in a spec table by dotted key."""
     return {key: str(quantity["source"]) for key, quantity in _quantities(table, "")}
 
 
@@ -227,12 +211,7 @@ def _quantities(
 
 
 def field_names(kind: object) -> set[str]:
-    """Return the field names of a spec and of its inner specs.
-
-    Parameters
-    ----------
-    kind : class of the spec
-    """
+    """Return the field names of a spec and of its inner specs."""
     names: set[str] = set()
     for name, hint in field_types(kind).items():
         names.add(name)
@@ -252,12 +231,7 @@ _DATE = re.compile(r"(\d{4})(?:-(0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
 
 
 def text(cell: str, _: str) -> str:
-    """Return the cell unchanged, as a column reader.
-
-    Parameters
-    ----------
-    cell : text of the cell
-    """
+    """Return the cell unchanged, as a column reader."""
     return cell
 
 
@@ -288,7 +262,6 @@ def read_records(
 
     Parameters
     ----------
-    path : file to read
     columns : columns that the file may have
     make : function from the values of a row by column to the record
     once : columns whose combination of values may occur only once
@@ -406,7 +379,6 @@ def number(text: str, column: str) -> float:
     Parameters
     ----------
     text : text of the cell
-    column : name of the column, for error messages
     """
     try:
         value = float(text)
@@ -421,11 +393,6 @@ def nonempty_text(cell: str, column: str) -> str:
     """Return the text of a cell; raise ValueError if empty.
 
     Raises ValueError if the cell is empty.
-
-    Parameters
-    ----------
-    cell : text of the cell
-    column : name of the column, for error messages
     """
     if not cell:
         raise ValueError(f"{column} is empty")
@@ -460,12 +427,7 @@ def one_of(words: Collection[str]) -> Callable[[str, str], str]:
 
 
 def parse_date(cell: str, _: str) -> str:
-    """Return the cell if it is a date or empty; raise ValueError otherwise.
-
-    Parameters
-    ----------
-    cell : text of the cell
-    """
+    """Return the cell if it is a date or empty; raise ValueError otherwise."""
     month(cell)
     return cell
 

@@ -1,6 +1,12 @@
 """Folders of spec files, and the lookup of names in them; no other module has folders.
 
 Order of lookup: the folder of the request, the working directory, shipped files.
+
+Parameters
+----------
+folder : folder of own spec files, searched first; None: working directory and shipped files
+kind : kind of spec, such as ``gpus``
+name : name of the spec
 """
 
 from __future__ import annotations
@@ -180,13 +186,7 @@ _OF_SPACES = {SpecKind.SPACES: ".", SpecKind.SWEEPS: "sweeps"}
 
 
 def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]:
-    """Return the folders of specs of ``kind`` in lookup order, the user's ``folder`` first.
-
-    Parameters
-    ----------
-    kind : kind of spec, such as ``gpus``
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return the folders of specs of ``kind`` in lookup order, the user's ``folder`` first."""
     word = SpecKind(kind)
     candidates = [root / word for root in _user_roots(folder)]
     if word in _OF_SPACES:
@@ -213,33 +213,17 @@ def listing(folder: Path, suffix: str) -> tuple[str, ...]:
 
 
 def is_shipped(kind: SpecKind, name: str) -> bool:
-    """Return whether planner ships a spec of this name.
-
-    Parameters
-    ----------
-    kind : kind of spec, such as ``gpus``
-    name : name of the spec
-    """
+    """Return whether planner ships a spec of this name."""
     return name in listing(_shipped(kind), ".toml")
 
 
 def price_files(folder: Path | None = None) -> list[Path]:
-    """Return the price lists in lookup order.
-
-    Parameters
-    ----------
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return the price lists in lookup order."""
     return extra_files("prices.csv", folder)
 
 
 def data_folders(folder: Path | None = None) -> list[Path]:
-    """Return the folders of all files that a plan may use.
-
-    Parameters
-    ----------
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return the folders of all files that a plan may use."""
     roots = [*_user_roots(folder), Path("search_spaces")]
     roots += [_data_folder("hardware_specs"), _data_folder("search_spaces")]
     roots += [_shipped(kind) for kind in (SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)]
@@ -247,23 +231,13 @@ def data_folders(folder: Path | None = None) -> list[Path]:
 
 
 def data_files(folder: Path | None = None) -> list[Path]:
-    """Return every file that a plan may use, sorted by path within each folder.
-
-    Parameters
-    ----------
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return every file that a plan may use, sorted by path within each folder."""
     paths = [path for root in data_folders(folder) for path in sorted(root.rglob("*"))]
     return [path for path in paths if path.suffix in (".toml", ".csv") and os.path.isfile(path)]
 
 
 def api_price_files(folder: Path | None = None) -> list[Path]:
-    """Return the lists of API prices per token in lookup order.
-
-    Parameters
-    ----------
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return the lists of API prices per token in lookup order."""
     return extra_files(API_PRICES, folder)
 
 
@@ -280,12 +254,7 @@ def load_file(path: Path) -> Path:
 
 
 def kernel_folders(folder: Path | None = None) -> list[Path]:
-    """Return the folders of measured kernel tables in lookup order.
-
-    Parameters
-    ----------
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return the folders of measured kernel tables in lookup order."""
     return extra_files("kernels", folder)
 
 
@@ -295,7 +264,6 @@ def extra_files(name: str, folder: Path | None = None) -> list[Path]:
     Parameters
     ----------
     name : name of a file or folder
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     roots = [*_user_roots(folder), _data_folder("hardware_specs")]
     return _existing([root / name for root in roots])
@@ -351,13 +319,7 @@ class UnknownSpecError(SpecError):
 
 
 def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
-    """Return the sorted names of all specs of a kind; ``folder`` hides built-ins of equal name.
-
-    Parameters
-    ----------
-    kind : kind of spec, such as ``gpus``
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return the sorted names of all specs of a kind; ``folder`` hides built-ins of equal name."""
     return sorted(_folders(kind, folder))
 
 
@@ -368,9 +330,7 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
 
     Parameters
     ----------
-    kind : kind of spec, such as ``gpus``
     name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     if name.endswith(".toml") or "/" in name or "\\" in name:
         direct = Path(name)
@@ -392,12 +352,7 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
 
 @cache_by_files
 def gpus_by_name(folder: Path | None = None) -> Mapping[str, str]:
-    """Return the names of GPU specs by name and alias.
-
-    Parameters
-    ----------
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return the names of GPU specs by name and alias."""
     by_name = {name: name for name in names(SpecKind.GPUS, folder)}
     return {**aliases_of(SpecKind.GPUS, folder), **by_name}
 
@@ -407,9 +362,7 @@ def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path
 
     Parameters
     ----------
-    kind : kind of spec, such as ``gpus``
     name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     stem = aliases_of(kind, folder).get(_normalised(name))
     if stem is None and SpecKind(kind) is SpecKind.MODELS and "/" not in name:
@@ -462,13 +415,7 @@ def _normalised(name: str) -> str:
 
 @cache_between_runs
 def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str, str]:
-    """Return spec names by lower-case alias or displayed name, with and without an alias's owner.
-
-    Parameters
-    ----------
-    kind : kind of spec, such as ``gpus``
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return spec names by lower-case alias, with and without its owner, or displayed name."""
     aliases: dict[str, str] = {}
     paths = {name: home / f"{name}.toml" for name, home in _folders(kind, folder).items()}
     for name, path in paths.items():
@@ -503,14 +450,7 @@ def _aliases_in(path: Path) -> tuple[str, ...]:
 
 
 def close_names(kind: SpecKind | str, name: str, folder: Path | None = None) -> str:
-    """Return a sentence with the specs whose names or aliases are closest; "" if none is close.
-
-    Parameters
-    ----------
-    kind : kind of spec, such as ``gpus``
-    name : name of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """Return a sentence with the specs whose names or aliases are closest; "" if none is close."""
     return _close_names(name.rpartition("/")[2], _folders(kind, folder), aliases_of(kind, folder))
 
 

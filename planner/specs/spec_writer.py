@@ -1,6 +1,13 @@
 """Text of spec files of models and GPUs; reading it gives the same spec.
 
 Such a GPU has only the figures of a datasheet.
+
+Parameters
+----------
+folder : folder of own spec files; None: the working directory
+replaces : whether an existing file of this name is overwritten
+model : model
+name : name of the new file
 """
 
 from __future__ import annotations
@@ -28,12 +35,7 @@ USER_SPECS_FOLDER = Path("hardware_specs")
 
 
 def model_text(model: ModelSpec) -> str:
-    """Return the TOML of a model: all fields that differ from their defaults.
-
-    Parameters
-    ----------
-    model : model
-    """
+    """Return the TOML of a model: all fields that differ from their defaults."""
     return "\n".join(_lines(model, "")).strip() + "\n"
 
 
@@ -62,8 +64,6 @@ def add_model(
     kind : ``models``
     source : path of a ``config.json``, or ORG/NAME
     name : name of the new file; None: that of the model
-    folder : folder of own spec files; None: the working directory
-    replaces : whether an existing file of this name is overwritten
     """
     if kind is not SpecKind.MODELS:
         raise SpecError(
@@ -83,13 +83,6 @@ def keep_model(model: ModelSpec, name: str, folder: Path | None, replaces: bool 
 
     Raises SpecError if the name is no valid file name, the file exists and is not to be replaced,
     or it cannot be written.
-
-    Parameters
-    ----------
-    model : model
-    name : name of the new file
-    folder : folder of own spec files; None: the working directory
-    replaces : whether an existing file of this name is overwritten
     """
     path = keep_text(model_text(model), SpecKind.MODELS, name, folder, replaces)
     read_spec(ModelSpec, path)
@@ -107,9 +100,6 @@ def keep_text(
     ----------
     text : text of the file
     kind : kind of spec, such as ``gpus``
-    name : name of the new file
-    folder : folder of own spec files; None: the working directory
-    replaces : whether an existing file of this name is overwritten
     """
     stem = file_name(name)
     if not stem:
@@ -271,8 +261,6 @@ def add_gpu(sheet: Datasheet, folder: Path | None, replaces: bool) -> Path:
     Parameters
     ----------
     sheet : figures of the GPU
-    folder : folder of own spec files; None: the working directory
-    replaces : whether an existing file of this name is overwritten
     """
     text = sheet.text()
     table, _ = with_defaults(parse_toml(text, sheet.name), sheet.name)

@@ -322,7 +322,15 @@ def _prepend_to_headline(page: Page, line: str) -> Page:
 def _estimate(command_input: CommandInput, estimated: Estimated) -> CommandResult:
     """Return the page of one configuration, or of an uploaded launch file."""
     if estimated.launch is not None and estimated.evaluation.rejected_by:
-        return _rejected_launch(command_input, estimated)
+        plan, launch, arguments = estimated.plan, estimated.launch, command_input.question.arguments
+        assert launch is not None
+        rule = estimated.evaluation.rejected_by
+        return CommandResult(
+            object=document_text(plan_manifest(plan, arguments), rejected_by=rule),
+            page=_page_of(estimated.report(arguments), command_input),
+            assumption_texts=_assumption_texts(estimated),
+            **_plan_fields(plan, launch.row),
+        )
     result = _estimate_result(command_input, estimated)
     page = result.page
     if estimated.apis is not None:
@@ -351,19 +359,6 @@ def _assumption_texts(estimated: Estimated) -> dict[str, str]:
         name: f"{imported.values.get(name, '')} ({reason})"
         for name, reason in imported.assumed.items()
     }
-
-
-def _rejected_launch(command_input: CommandInput, estimated: Estimated) -> CommandResult:
-    """Return the page of a launch file whose configuration does not fit, or breaks a rule."""
-    plan, launch, arguments = estimated.plan, estimated.launch, command_input.question.arguments
-    assert launch is not None
-    rule = estimated.evaluation.rejected_by
-    return CommandResult(
-        object=document_text(plan_manifest(plan, arguments), rejected_by=rule),
-        page=_page_of(estimated.report(arguments), command_input),
-        assumption_texts=_assumption_texts(estimated),
-        **_plan_fields(plan, launch.row),
-    )
 
 
 def _size(command_input: CommandInput, sized: Sized) -> CommandResult:

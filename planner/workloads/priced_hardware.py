@@ -231,7 +231,14 @@ def offer_of(request: Request, gpu: GpuSpec, is_needed: bool, notes: PlanNotes) 
             raise SearchSpaceError(f"The price is USD per GPU-hour, not {usd}.")
         requested = one_price(usd / HOUR, "given", contract)
         return replace(requested, provider=request.provider or "")
-    path = _user_price_list(request, notes)
+    folder = notes.catalogue.folder
+    path = None if request.prices is None else Path(request.prices).absolute()
+    files = [*([] if path is None else [path]), *notes.catalogue.price_files()]
+    notes.digests["price lists"] = _digest(tuple(files))
+    gpu_names = request.gpu if isinstance(request.gpu, tuple) else (request.gpu or "",)
+    has_files = any(name.endswith(".toml") for name in gpu_names)  # whose GPUs no list can name
+    if path is not None and not has_files and (errors := unknown_gpus(path, folder)):
+        raise SpecError("\n".join(errors))
     _check_provider(request.provider, path, notes)
     price = _load_price(request, gpu, path, notes)
     if price is None:
@@ -254,19 +261,6 @@ def _requested_price(
         if not name or name == gpu.name or catalogue.find(SpecKind.GPUS, name).stem == gpu.name:
             prices[bool(name)] = part.usd
     return prices.get(True, prices.get(False))
-
-
-def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
-    """The path of the user's price list, checked; None: there is none."""
-    folder = notes.catalogue.folder
-    user_list = None if request.prices is None else Path(request.prices).absolute()
-    files = [*([] if user_list is None else [user_list]), *notes.catalogue.price_files()]
-    notes.digests["price lists"] = _digest(tuple(files))
-    gpu_names = request.gpu if isinstance(request.gpu, tuple) else (request.gpu or "",)
-    has_files = any(name.endswith(".toml") for name in gpu_names)  # whose GPUs no list can name
-    if user_list is not None and not has_files and (errors := unknown_gpus(user_list, folder)):
-        raise SpecError("\n".join(errors))
-    return user_list
 
 
 @cache_between_runs

@@ -607,7 +607,11 @@ def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
     """Yield the assumptions, the values equal in all rows, and the table of operator times."""
     if times.assumed:
         yield make_lines(f"Assumed: {'; '.join(times.assumed)}")
-    same = _shared_values(times)
+    same = []
+    for name in (*_NAMED, *_text_columns()):
+        values = set(times.columns.get(name, ()))
+        if len(values) == 1:
+            same.append(str(next(iter(values))))
     if same:
         yield make_lines(", ".join(same))
     yield fit_table(_columns(times), _rank)
@@ -627,16 +631,6 @@ def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str])
         files.finish(command_manifest(command), assumed=list(times.assumed), works=works)
     else:
         files.finish(command_manifest(command))
-
-
-def _shared_values(times: OperatorTimes) -> list[str]:
-    """Return the GPU, the framework and the words that are equal in all rows."""
-    shared = []
-    for name in (*_NAMED, *_text_columns()):
-        values = set(times.columns.get(name, ()))
-        if len(values) == 1:
-            shared.append(str(next(iter(values))))
-    return shared
 
 
 def _text_columns() -> list[str]:

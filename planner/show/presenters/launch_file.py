@@ -70,7 +70,9 @@ def understood_blocks(imported: ImportedLaunch) -> Iterator[Block]:
         mark=TOTAL,
         indent="",
     )
-    yield make_lines(f"  sets {', '.join(_stated_settings(imported))}", indent="    ")
+    yield make_lines(
+        f"  sets {', '.join([text for _, text in _settings(imported)])}", indent="    "
+    )
     if imported.assumed:
         yield make_lines(f"  assumes {', '.join(_assumed_settings(imported))}", indent="    ")
     if imported.defaults:
@@ -80,7 +82,12 @@ def understood_blocks(imported: ImportedLaunch) -> Iterator[Block]:
         yield make_lines(f"  takes as default {', '.join(defaults)}", indent="    ")
     for note in imported.notes:
         yield make_lines(f"  {note}")
-    yield from _lines_blocks(imported)
+    rows = [
+        (str(line.line), line.option, line.text, line.meaning or str(line.status))
+        for line in imported.lines
+    ]
+    yield GAP
+    yield text_table(("line", "option", "value", "meaning"), rows, text_columns=(1, 2, 3))
 
 
 def read_lines(imported: ImportedLaunch, notes: Sequence[str]) -> Iterator[str]:
@@ -142,11 +149,6 @@ def _assumed_settings(imported: ImportedLaunch) -> list[str]:
     ]
 
 
-def _stated_settings(imported: ImportedLaunch) -> list[str]:
-    """Return the parameters and inputs that a launch file sets, in the order of the terms."""
-    return [text for _, text in _settings(imported)]
-
-
 def _settings(imported: ImportedLaunch) -> list[tuple[str, str]]:
     """Return the names and texts of the settings that a launch file sets."""
     values = dict(imported.values)
@@ -178,16 +180,6 @@ def _format_options(lines: list[Line], most: int) -> str:
     names = list(dict.fromkeys(line.option for line in lines))
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
-
-
-def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
-    """Yield a table of the options in a launch file: line, option, value and meaning."""
-    rows = [
-        (str(line.line), line.option, line.text, line.meaning or str(line.status))
-        for line in imported.lines
-    ]
-    yield GAP
-    yield text_table(("line", "option", "value", "meaning"), rows, text_columns=(1, 2, 3))
 
 
 def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:

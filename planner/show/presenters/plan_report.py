@@ -272,11 +272,10 @@ def result_texts(plan: Plan, row: Row, confidence: Confidence | None) -> dict[st
         "host memory": format_host_memory(row, source.inputs.machine),
         "paged": format_paged_states(row),
     }
-    return {**{label(name): text for name, text in texts.items()}, **_filled(host)}
-
-
-def _filled(texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if text}
+    return {
+        **{label(name): text for name, text in texts.items()},
+        **{name: text for name, text in host.items() if text},
+    }
 
 
 def log_line(plan: Plan, row: Row) -> str:

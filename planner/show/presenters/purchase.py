@@ -141,13 +141,11 @@ def decision_sections(
     change: PriceChange = UNCHANGED,
     budget: float | None = None,
     other_precision: Mapping[str, float] = MappingProxyType({}),
-    stakes: Sequence[str] = (),
     compared: Sequence[PurchaseOption] = (),
 ) -> Iterator[Section]:
     """Yield the sections of a decision: years, break-even, scenarios, swings, prices, assumptions.
 
-    ``stakes`` are the sentences on what a measurement is worth; ``compared`` are further options
-    whose prices are listed.
+    ``compared`` are further options whose prices are listed.
     """
     best = best_of_each_kind(options, change)
     first = recommended_option(options, change, budget)
@@ -157,10 +155,7 @@ def decision_sections(
         title=DECISION, blocks=[_years_table(best, change, first.kind), *_break_even(best)]
     )
     yield Section(title="What if prices change?", blocks=[_scenarios_table(options, change)])
-    yield Section(
-        title="What moves the cost most?",
-        blocks=[_tornado(first, other_precision), *([make_lines(*stakes)] if stakes else [])],
-    )
+    yield Section(title="What moves the cost most?", blocks=[_tornado(first, other_precision)])
     names = {(option.gpu, option.contract) for option in options}
     more = [option for option in compared if (option.gpu, option.contract) not in names]
     yield from prices_section([*options, *more])

@@ -210,7 +210,12 @@ def _better_blocks(lines: Sequence[str]) -> Iterator[Block]:
 def _closing_lines(report: SearchReport) -> list[str]:
     """Return what has no plan, the front, and what would change the answer, by importance."""
     changes = change_lines(report.workload.wording, report.open_facts)
-    no_plan = _no_plan_lines(report)
+    names = [
+        axis
+        for axis in report.comparisons
+        if axis in report.requested_axes or axis == report.workload.profile_kind
+    ]
+    no_plan = [line for axis in names for line in without_plan_lines(report, axis)]
     lines = [
         *no_plan[:1],
         *changes[:1],
@@ -247,16 +252,6 @@ def _closing_blocks(report: SearchReport, num_hidden: int, lines: Sequence[str])
         target = launch_target(report.workload.name, software)
         return [*blocks, make_lines(next_line(command, target), most=2)]
     return [*blocks, Code(text=report.recommended_command)]
-
-
-def _no_plan_lines(report: SearchReport) -> list[str]:
-    """Return the values without a plan of the inputs that list values, and of the software."""
-    names = [
-        axis
-        for axis in report.comparisons
-        if axis in report.requested_axes or axis == report.workload.profile_kind
-    ]
-    return [line for axis in names for line in without_plan_lines(report, axis)]
 
 
 def suggestion_lines(levers: Sequence[LeverEffect]) -> list[str]:

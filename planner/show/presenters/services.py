@@ -79,7 +79,9 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
     Without ``is_full`` one screen: the first rows of each table and short sentences.
     """
     title, *others = report.answer
-    recommendation = _recommendation(report)
+    options = [PurchaseOption.of_row(row) for row in report.options]
+    change = read_price_change(report.price_change) if report.price_change else UNCHANGED
+    recommendation = recommendation_lines(options, change, report.budget_per_year_usd)
     most = _SHORT_LINES - bool(recommendation)
     if is_full:
         yield make_lines(title, mark=TOTAL, indent="")
@@ -103,13 +105,6 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
             yield block
     hidden = len(others) > most
     yield make_lines(f"Next: {'--full shows all lines and rows, ' * hidden}--csv writes the rows")
-
-
-def _recommendation(report: SizeReport) -> list[str]:
-    """Return whether to rent, reserve or own the GPUs, and what a budget allows."""
-    options = [PurchaseOption.of_row(row) for row in report.options]
-    change = read_price_change(report.price_change) if report.price_change else UNCHANGED
-    return recommendation_lines(options, change, report.budget_per_year_usd)
 
 
 def placement_tables(report: SizeReport) -> Iterator[Block]:

@@ -39,9 +39,11 @@ from planner.show.presenters.format_results import (
 from planner.show.presenters.load_check import start_pairs
 from planner.show.presenters.workload_details import (
     OTHERS,
+    UNKNOWN_PRICE,
     Details,
     by_module,
     memory_blocks,
+    text_pairs,
     uncertainty_blocks,
 )
 from planner.specs.serving_workload import ServingWorkload
@@ -62,16 +64,7 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
     pairs = _speed_pairs(row)
     if not isinstance(at_load, Replicas):
         yield from memory_blocks(candidates, gpu_label="decode GPU")
-        pairs = {
-            "time to first token": formatting.format_duration(
-                number_of_row(row, "time_to_first_token_s")
-            ),
-            "time per output token": formatting.format_duration(
-                number_of_row(row, "time_per_output_token_s")
-            ),
-            "request latency": formatting.format_duration(number_of_row(row, "request_latency_s")),
-            **pairs,
-        }
+        pairs = text_pairs(row, _LATENCIES) | pairs
     else:
         yield from memory_blocks(candidates)
         num_requests = number_of_row(row, "concurrency")
@@ -114,53 +107,52 @@ def _latency_table(estimate: ServingEstimate) -> Table:
     return text_table(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
 
 
+_LATENCIES = {
+    "time to first token": "{time_to_first_token_s:time}",
+    "time per output token": "{time_per_output_token_s:time}",
+    "request latency": "{request_latency_s:time}",
+}
+_USED = {False: "of the time computes prompts", True: "load of the prefill workers"}
+_AT_MOST = {False: "", True: " of {capacity_requests_per_s:number} at most"}
+
+
 def _speed_pairs(row: Row) -> dict[str, str]:
     """Return the rates and prices of a row as text; with capacity if a load is specified."""
-
-    def figure(column: str) -> str:
-        return formatting.format_significant(number_of(row, column))
-
-    utilization = formatting.format_percent(number_of(row, "utilization"))
-    max_requests = formatting.format_count(number_of(row, "most_sequences"))
-    rate = figure("requests_per_s")
-    capacity = number_of(row, "capacity_requests_per_s")
-    pairs = {
-        "tokens/s/user": figure("tokens_per_s_per_user"),
-        "requests/s": rate
-        if math.isnan(capacity)
-        else f"{rate} of {formatting.format_significant(capacity)} at most",
-        "output tokens/s": f"{figure('output_tokens_per_s')} "
-        f"({figure('output_tokens_per_s_per_gpu')} per GPU)",
-        "all tokens/s": f"{figure('tokens_per_s')} ({figure('tokens_per_s_per_gpu')} per GPU), "
-        "prompts included",
-        "utilization": f"{utilization} of the time computes prompts",
-        "most requests": f"{max_requests} per replica fit its memory",
-        "cost": "price unknown: give --price",
-    }
-    if row["prefill_gpu"] is not None:
-        pairs["utilization"] = f"{utilization} load of the prefill workers"
-        pairs["KV transfer"] = formatting.format_duration(number_of(row, "transfer_time_s"))
-    if not math.isnan(time := number_of(row, "encoder_time_s")):
-        share = formatting.format_percent(number_of(row, "encoder_share"))
-        pairs["encoder"] = f"{formatting.format_duration(time)} of a prompt, {share} of the time"
-    hourly, million = (
-        number_of(row, "cost_per_hour_usd"),
-        number_of(row, "cost_per_million_tokens_usd"),
+    has_pools = row["prefill_gpu"] is not None
+    has_capacity = not math.isnan(number_of(row, "capacity_requests_per_s"))
+    is_answered = not math.isnan(number_of(row, "output_tokens_per_s"))
+    cost = (
+        f"{{cost_per_million_tokens_usd:usd}} per million {_TOKENS[is_answered]}, "
+        "{cost_per_hour_usd:usd} per hour"
     )
-    tokens = "output tokens"
-    if math.isnan(number_of(row, "output_tokens_per_s")):  # embedded or scored
-        tokens = "tokens"
-        for name in ("tokens/s/user", "output tokens/s"):
-            del pairs[name]
+    templates = {
+        "tokens/s/user": "{tokens_per_s_per_user:number}",
+        "requests/s": f"{{requests_per_s:number}}{_AT_MOST[has_capacity]}",
+        "output tokens/s": "{output_tokens_per_s:number} "
+        "({output_tokens_per_s_per_gpu:number} per GPU)",
+        "all tokens/s": "{tokens_per_s:number} ({tokens_per_s_per_gpu:number} per GPU), "
+        "prompts included",
+        "utilization": f"{{utilization:percent}} {_USED[has_pools]}",
+        "most requests": "{most_sequences:count} per replica fit its memory",
+        "cost": cost if math.isfinite(number_of(row, "cost_per_hour_usd")) else UNKNOWN_PRICE,
+        "KV transfer": "{transfer_time_s:time}",
+        "encoder": "{encoder_time_s:time} of a prompt, {encoder_share:percent} of the time",
+        "cost of tokens": _tokens_cost(row),
+    }
     if math.isnan(number_of(row, "kv_cache_tokens")):
-        del pairs["most requests"]  # there is no KV cache
-    if math.isfinite(hourly):
-        pairs["cost"] = (
-            f"{formatting.format_usd(million)} per million {tokens}, "
-            f"{formatting.format_usd(hourly)} per hour"
-        )
-        pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
-    return pairs
+        del templates["most requests"]  # there is no KV cache
+    if not has_pools:
+        del templates["KV transfer"]
+    return text_pairs(row, templates)
+
+
+_TOKENS = {False: "tokens", True: "output tokens"}
+
+
+def _tokens_cost(row: Row) -> str:
+    """Return the cost of each kind of token as text; "" if it is unknown."""
+    costs = token_costs(token_costs_of(row))
+    return f"{costs}, USD per million" if costs else ""
 
 
 def _deployment_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
@@ -215,33 +207,23 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
     row = candidates.row
     yield from memory_blocks(candidates)
     yield Title(text="A batch from its start to its end")
-    rate = number_of_row(row, "output_tokens_per_s")
-    requests = formatting.format_count(number_of_row(row, "concurrency"))
-    prefill = number_of_row(row, "prefill_latency_s")
-    step = first(candidates.batch.prefill_step.total)
-    prefill_steps = (
-        "one step"
-        if math.isclose(step, prefill)
-        else f"of steps of {formatting.format_duration(step)}"
-    )
-    pairs = {
-        "prefill latency": f"{formatting.format_duration(prefill)}, {prefill_steps}",
-        "decode latency": (
-            f"{formatting.format_duration(number_of_row(row, 'decode_latency_s'))} per token"
-        ),
-        "total latency": formatting.format_duration(number_of_row(row, "request_latency_s")),
-        "output tokens/s": (
-            f"{formatting.format_significant(rate)} with {requests} requests a replica"
-        ),
-        "all tokens/s": (
-            f"{formatting.format_significant(number_of_row(row, 'tokens_per_s'))}, prompts included"
-        ),
-        "cost": "price unknown: give --price",
+    step = {"prefill_step_s": first(candidates.batch.prefill_step.total)}
+    is_one = math.isclose(step["prefill_step_s"], number_of_row(row, "prefill_latency_s"))
+    has_price = math.isfinite(number_of_row(row, "cost_per_million_tokens_usd"))
+    steps = "one step" if is_one else "of steps of {prefill_step_s:time}"
+    templates = {
+        "prefill latency": f"{{prefill_latency_s:time}}, {steps}",
+        "decode latency": "{decode_latency_s:time} per token",
+        "total latency": "{request_latency_s:time}",
+        "output tokens/s": "{output_tokens_per_s:number} with {concurrency:count} requests a "
+        "replica",
+        "all tokens/s": "{tokens_per_s:number}, prompts included",
+        "cost": "{cost_per_million_tokens_usd:usd} per million output tokens"
+        if has_price
+        else UNKNOWN_PRICE,
+        "cost of tokens": _tokens_cost(row),
     }
-    cost = number_of_row(row, "cost_per_million_tokens_usd")
-    if math.isfinite(cost):
-        pairs["cost"] = f"{formatting.format_usd(cost)} per million output tokens"
-        pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
+    pairs = text_pairs({**row, **step}, templates)
     yield KeyValues(pairs=pairs | electricity_pairs(candidates, row))
     yield from uncertainty_blocks(plan, candidates)
 

@@ -95,28 +95,21 @@ def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
     headers = headers_text.split("; ")
     rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
     if not any(header.startswith(_WORDS) for header in headers):
-        yield from _numbers_blocks(kind, headers, rows)
+        columns = [
+            Column(header.replace("|", " "), [cells[number] for cells in rows], numeric=number > 0)
+            for number, header in enumerate(headers)
+        ]
+        late = [column.name for column in columns]
+        first = [name for name in _FIRST if name in late]
+        order = [late[0], *first, *(name for name in late[1:] if name not in first)]
+        hint = f"planner specs show {kind} NAME shows them"
+        yield fit_table(columns, order.index, elsewhere=hint)
         return
     text_columns = [
         index for index, head in enumerate(headers) if index == 0 or head.startswith(_WORDS)
     ]
     heads = (head.lstrip(_WORDS).replace("|", "\n") for head in headers)
     yield text_table(heads, rows, text_columns=text_columns)
-
-
-def _numbers_blocks(
-    kind: SpecKind, headers: Sequence[str], rows: Sequence[Sequence[str]]
-) -> Iterator[Block]:
-    """Yield a table of names and numbers with as many columns as fit the width."""
-    columns = [
-        Column(header.replace("|", " "), [cells[number] for cells in rows], numeric=number > 0)
-        for number, header in enumerate(headers)
-    ]
-    late = [column.name for column in columns]
-    first = [name for name in _FIRST if name in late]
-    order = [late[0], *first, *(name for name in late[1:] if name not in first)]
-    hint = f"planner specs show {kind} NAME shows them"
-    yield fit_table(columns, order.index, elsewhere=hint)
 
 
 def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from planner.base import formatting
-from planner.base.csv_cells import Row, number_of_row
+from planner.base.csv_cells import Row
 from planner.base.software_enums import Placement
-from planner.base.training_aliases import TrainingObjective
-from planner.base.units import GIB, TERA
+from planner.base.units import GIB
 from planner.configurations.rl_configurations import RlConfigurations
-from planner.estimators.rl.rl_step import MEMORY_PHASES, PHASES
+from planner.estimators.rl.rl_step import MEMORY_PHASES
 from planner.estimators.timeline.step_timelines import rl_timeline, training_timeline
 from planner.estimators.training.step_time import TIME_PARTS, StepTime
 from planner.estimators.training.training_estimate import Estimate
@@ -31,13 +30,19 @@ from planner.show.presenters.format_results import (
     campaign_pairs,
     electricity_pairs,
     first,
-    format_gpu_hours,
     memory_table,
     number_of,
     parts_table,
 )
 from planner.show.presenters.prices import commitment_lines, format_price
-from planner.show.presenters.workload_details import OTHERS, Details, by_module, uncertainty_blocks
+from planner.show.presenters.workload_details import (
+    OTHERS,
+    UNKNOWN_PRICE,
+    Details,
+    by_module,
+    text_pairs,
+    uncertainty_blocks,
+)
 from planner.workloads.make_plan import Plan
 from planner.workloads.rl.results import RlRuns
 from planner.workloads.training.results import TrainingRuns
@@ -54,15 +59,6 @@ _TIMES = (*_OF_OPERATORS, "total_s")
 
 def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
     """Yield memory and time by part, speed, uncertainty and the cost of the run."""
-    yield from _breakdowns_blocks(runs)
-    yield Title(text="Speed")
-    yield KeyValues(pairs=_speed(runs))
-    yield from uncertainty_blocks(plan, runs)
-    yield from _run_blocks(runs)
-
-
-def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
-    """Yield memory and time of the first row by part; overlapped time is in no part."""
     row, machine = runs.row, runs.source.inputs.machine
     memory = {"Memory of the fullest GPU": memory_table(row, machine)}
     total = first(runs.step_time)
@@ -70,6 +66,11 @@ def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
     yield SideBySide(tables={**memory, "Time of a step": time})
     if runs.estimate.is_flat:
         yield make_lines(_FLAT)
+    yield Title(text="Speed")
+    yield KeyValues(pairs=text_pairs(runs.row, _SPEED))
+    yield from uncertainty_blocks(plan, runs)
+    tokens = formatting.format_large(runs.source.inputs.workload.total_tokens)
+    yield from _run_blocks(runs, f"A run of {tokens} tokens", _calendar(runs))
 
 
 def _seconds(runs: TrainingRuns) -> dict[str, float]:
@@ -77,51 +78,43 @@ def _seconds(runs: TrainingRuns) -> dict[str, float]:
     return {name: first(seconds) for name, seconds in runs.estimate.time_parts.items()}
 
 
-def _speed(runs: TrainingRuns) -> dict[str, str]:
-    """Return the speed of the first configuration as text by name: times, rates and MFU."""
-    estimate = runs.estimate
-    tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
-    samples = {}
-    if estimate.inputs.workload.training_objective.is_preference:  # of several sequences each
-        samples["samples/s"] = formatting.format_significant(first(estimate.samples_per_second))
-    return {
-        "step time": formatting.format_duration(first(runs.step_time)),
-        "tokens/s": formatting.format_count(tokens),
-        "tokens/s/GPU": formatting.format_significant(tokens / num_gpus),
-        **samples,
-        "MFU": f"{formatting.format_percent(first(estimate.model_flops_utilization))} "
-        "(model FLOPs over the dense peak)",
-        "HFU": f"{formatting.format_percent(first(estimate.hardware_flops_utilization))} "
-        "(including recomputation)",
-        "TFLOP/s/GPU": formatting.format_significant(
-            first(estimate.model_flops_per_second_per_gpu) / TERA
-        ),
-    }
+_SPEED = {
+    "step time": "{step_time_s:time}",
+    "tokens/s": "{tokens_per_s:count}",
+    "tokens/s/GPU": "{tokens_per_s_per_gpu:number}",
+    "samples/s": "{samples_per_s:number}",
+    "MFU": "{model_flops_utilization:percent} (model FLOPs over the dense peak)",
+    "HFU": "{hardware_flops_utilization:percent} (including recomputation)",
+    "TFLOP/s/GPU": "{tflops_per_gpu:number}",
+}
+_RUN = {"time to train": "{time_to_train_days:days}", "GPU-hours": "{gpu_hours:hours}"}
+_COSTS = {
+    "cost/Mtok": "{cost_per_million_trained_tokens_usd:usd} per million trained tokens",
+    "PFLOP/s-day": "{cost_per_pflop_day_usd:usd}",
+}
 
 
-def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
-    """Yield time, GPU-hours and cost of the complete training run."""
-    work = runs.source.inputs.workload
-    tokens = work.total_tokens
-    yield Title(text=f"A run of {formatting.format_large(tokens)} tokens")
-    pairs = {
-        "time to train": formatting.format_duration(first(runs.time_to_train)),
-        "GPU-hours": format_gpu_hours(number_of(runs.row, "gpu_hours")),
-        **_calendar(runs),
-        **campaign_pairs(runs.row),
-        "cost": "price unknown: give --price",
-    }
-    site = runs.source.site
-    if not math.isnan(site.price):
-        hourly = f"{format_price({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
-        pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {hourly}"
-        if work.training_objective is not TrainingObjective.PRETRAIN:
-            million = formatting.format_usd(1e6 / tokens * first(runs.cost))
-            pairs["cost/Mtok"] = f"{million} per million trained tokens"
-        pairs["PFLOP/s-day"] = formatting.format_usd(first(runs.cost_per_pflop_day))
-    pairs |= electricity_pairs(runs, runs.row)
+def _run_blocks(
+    runs: TrainingRuns | RlRuns, title: str, calendar: Mapping[str, str]
+) -> Iterator[Block]:
+    """Yield time, GPU-hours, cost and electricity of the complete run."""
+    row, source = runs.row, runs.source
+    yield Title(text=title)
+    pairs = {**text_pairs(row, _RUN), **calendar, **campaign_pairs(row), "cost": UNKNOWN_PRICE}
+    if not any(math.isnan(site.price) for site in source.sites):
+        several = len(source.sites) > 1
+        hourly = [
+            f"{format_price({**site.columns, **site.grounds})} per GPU-hour"
+            f"{f' of {gpu}' if several else ''}, {site.contract}"
+            for site, gpu in zip(source.sites, source.gpus, strict=True)
+        ]
+        pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {' and '.join(hourly)}"
+        pairs |= text_pairs(row, _COSTS)
+    if isinstance(runs, TrainingRuns):
+        pairs |= electricity_pairs(runs, row)
     yield KeyValues(pairs=pairs)
-    yield make_lines(*commitment_lines({**runs.row, **site.columns, **site.grounds}))
+    site = source.site
+    yield make_lines(*commitment_lines({**row, **site.columns, **site.grounds}))
 
 
 def _calendar(runs: TrainingRuns) -> dict[str, str]:
@@ -264,7 +257,10 @@ def _rl_memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
     yield Title(text="Speed")
     yield KeyValues(pairs=_rl_speed(runs))
     yield from uncertainty_blocks(plan, runs)
-    yield from _run(runs)
+    reliability = runs.source.site.reliability.name
+    calendar = f"{formatting.format_duration(first(runs.calendar_time))}, failures as {reliability}"
+    title = f"A run of {runs.source.inputs.workload.steps:,} steps"
+    yield from _run_blocks(runs, title, {"calendar time": calendar})
 
 
 def _memory(runs: RlRuns) -> Table:
@@ -355,60 +351,26 @@ def _turns(runs: RlRuns) -> str:
 
 def _rl_speed(runs: RlRuns) -> dict[str, str]:
     """Return the speed of the first configuration as text by name: times, rates, idle shares."""
-    work, hidden = runs.source.inputs.workload, ("generate", "update")
     rollout = runs.step.rollout
-    times = {name: first(runs.step.times[name]) for name in PHASES}
-    tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
-    return {
-        "step time": formatting.format_duration(first(runs.step_time)),
-        "samples/s": (
-            f"{formatting.format_significant(first(runs.samples_per_s))} ({work.samples:,} a step)"
-        ),
-        "tokens/s": (
-            f"{formatting.format_count(tokens)} "
-            f"({formatting.format_significant(tokens / num_gpus)} per GPU), "
-            "prompts included"
-        ),
-        **{name: formatting.format_duration(times[name]) for name in hidden},
-        "places": f"{formatting.format_count(first(rollout.places))} answers at once in each of "
-        f"{formatting.format_parameter(first(runs.configurations.replicas))} engines, which "
-        "use "
-        f"{formatting.format_percent(first(rollout.configurations.gpu_memory_utilization))} of "
-        "the memory",
-        "idle": f"trainer {formatting.format_percent(first(runs.trainer_idle))}, "
-        f"rollout {formatting.format_percent(first(runs.rollout_idle))} of the step",
+    engines = {
+        "samples": runs.source.inputs.workload.samples,
+        "places": first(rollout.places),
+        "engines": first(runs.configurations.replicas),
+        "engine_memory": first(rollout.configurations.gpu_memory_utilization),
     }
+    return text_pairs({**runs.row, **engines}, _RL_SPEED)
 
 
-def _run(runs: RlRuns) -> Iterator[Block]:
-    """Yield time, GPU-hours and cost of all steps of the run."""
-    site, work = runs.source.site, runs.source.inputs.workload
-    yield Title(text=f"A run of {work.steps:,} steps")
-    pairs = {
-        "time to train": formatting.format_duration(first(runs.time_to_train)),
-        "GPU-hours": format_gpu_hours(number_of_row(runs.row, "gpu_hours")),
-        "calendar time": f"{formatting.format_duration(first(runs.calendar_time))}, failures as "
-        f"{site.reliability.name}",
-        **campaign_pairs(runs.row),
-        "cost": "price unknown: give --price",
-    }
-    sites = runs.source.sites
-    if not any(math.isnan(each.price) for each in sites):
-        hourly = [
-            f"{format_price({**each.columns, **each.grounds})} per GPU-hour{of}, {each.contract}"
-            for each, of in zip(
-                sites,
-                [""] if len(sites) == 1 else [f" of {gpu}" for gpu in runs.source.gpus],
-                strict=True,
-            )
-        ]
-        pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {' and '.join(hourly)}"
-        million = formatting.format_usd(
-            number_of_row(runs.row, "cost_per_million_trained_tokens_usd")
-        )
-        pairs["cost/Mtok"] = f"{million} per million trained tokens"
-    yield KeyValues(pairs=pairs)
-    yield make_lines(*commitment_lines({**runs.row, **site.columns, **site.grounds}))
+_RL_SPEED = {
+    "step time": "{step_time_s:time}",
+    "samples/s": "{samples_per_s:number} ({samples:count} a step)",
+    "tokens/s": "{tokens_per_s:count} ({tokens_per_s_per_gpu:number} per GPU), prompts included",
+    "generate": "{time_generate_s:time}",
+    "update": "{time_update_s:time}",
+    "places": "{places:count} answers at once in each of {engines:count} engines, which use "
+    "{engine_memory:percent} of the memory",
+    "idle": "trainer {trainer_idle:percent}, rollout {rollout_idle:percent} of the step",
+}
 
 
 def _memory_parts(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:

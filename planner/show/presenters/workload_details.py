@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from planner.base import formatting
 from planner.base.csv_cells import Row, Value
 from planner.base.records import record
-from planner.base.units import GIB
+from planner.base.units import DAY, GIB
 from planner.decide.assumptions import sensitive_assumptions
 from planner.optimize.source import Candidates
 from planner.question.terms import term_of_column
 from planner.show.output_blocks import Block, KeyValues, Title, make_lines
-from planner.show.presenters.format_results import format_host_memory, memory_table, number_of
+from planner.show.presenters.format_results import (
+    format_gpu_hours,
+    format_host_memory,
+    memory_table,
+    number_of,
+)
 from planner.show.presenters.uncertainty import assumption_lines, interval_pairs, unnamed_lines
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Evaluation
@@ -59,6 +67,42 @@ def details_of(plan: Plan) -> Details[Any]:
     module, name = _OF.get(plan.workload.name, (__name__, "DEFAULT_DETAILS"))
     details: Details[Any] = getattr(import_module(module), name)
     return details
+
+
+_FORMATS: Mapping[str, Callable[[float], str]] = {
+    "count": formatting.format_count,
+    "number": formatting.format_significant,
+    "percent": formatting.format_percent,
+    "time": formatting.format_duration,
+    "days": lambda days: formatting.format_duration(DAY * days),
+    "hours": format_gpu_hours,
+    "usd": formatting.format_usd,
+}
+UNKNOWN_PRICE = "price unknown: give --price"
+
+
+class _Number(float):
+    """A result that a template formats by the name of a format, such as ``time``."""
+
+    def __format__(self, kind: str) -> str:
+        return _FORMATS[kind](float(self))
+
+
+def text_pairs(row: Row, templates: Mapping[str, str]) -> dict[str, str]:
+    """Return results of a row as text by name; without empty texts and unknown numbers.
+
+    A template names columns with their formats: ``{requests_per_s:number} a second``.
+    """
+    numbers = {n: _Number(x) for n in row if not math.isnan(x := number_of(row, n))}
+    columns = {
+        name: {column for _, column, _, _ in Formatter().parse(template) if column}
+        for name, template in templates.items()
+    }
+    return {
+        name: template.format_map(numbers)
+        for name, template in templates.items()
+        if template and columns[name] <= {*numbers}
+    }
 
 
 OTHERS = "all modules"

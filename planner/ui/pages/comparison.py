@@ -44,9 +44,7 @@ from planner.show.presenters.comparison import (
     spec_numbers_blocks,
 )
 from planner.show.presenters.format_results import (
-    common_scale,
     format_result,
-    format_scaled,
     label,
     layout_of,
     number_of,
@@ -63,6 +61,7 @@ from planner.show.presenters.purchase import (
     recommended_option,
     without_prices,
 )
+from planner.show.presenters.recommendation import row_ends
 from planner.show.presenters.row_tables import (
     MOST_ROWS,
     PLACEMENT_COLUMNS,
@@ -76,6 +75,7 @@ from planner.show.presenters.services import (
     carried_columns,
     counted_services,
 )
+from planner.show.presenters.size_screen import RECOMMENDED
 from planner.show.presenters.sizes import (
     BY_COST,
     COSTS,
@@ -96,15 +96,15 @@ from planner.ui.pages.result_tables import (
     MOST_BARS,
     assumptions,
     breakdowns,
-    ends_of_row,
     evidence,
     figures,
-    format_price,
     front_chart,
     headline,
     hints,
     manifest_section,
+    price_lines,
     ranking,
+    ranking_chart,
     specs_of_rows,
     verb,
     with_glossary,
@@ -112,7 +112,6 @@ from planner.ui.pages.result_tables import (
 from planner.workloads.workload import Workload
 
 _DIFFERENCES_TITLE = "How do they differ?"
-_MOST_PARTS = 12
 
 
 def specs_page(report: SpecsReport) -> Page:
@@ -203,22 +202,19 @@ def _ranking(results: Sequence[ComparedResult], names: Sequence[str], best: int)
     sign = -1 if term is not None and term.better == "high" else 1
     order = [index for index, value in enumerate(values) if math.isfinite(value)]
     order.sort(key=lambda index: (index != best, sign * values[index]))
-    scale, unit = common_scale(column, values)
     rows = [
         RankingRow(
             label=names[index],
-            value=values[index] / scale,
-            text=f"{format_scaled(column, scale, values[index])} {unit}".strip(),
-            ends=None if ends is None else (ends[0] / scale, ends[1] / scale),
+            value=values[index],
+            ends=result.intervals[index],
             mark=BEST if index == best else TIE if index in result.ties else "",
             hints={label(other.name): format_compared(other, index).text for other in results},
         )
         for index in order
-        for ends in [result.intervals[index]]
     ]
-    caption = f"The {label(column)} of each, and 90 % intervals"
-    unit = f"{label(column)}, {unit}" if unit else label(column)
-    return RankingChart(name="answers", caption=caption, unit=unit, rows=rows)
+    return ranking_chart(
+        "answers", f"The {label(column)} of each, and 90 % intervals", column, rows
+    )
 
 
 def _parts(report: PlansReport, names: Sequence[str]) -> Iterator[Block]:
@@ -241,7 +237,6 @@ def _parts(report: PlansReport, names: Sequence[str]) -> Iterator[Block]:
 _HOUR, _COST = "time", "cost_usd"
 RENTED = str(Contract.ON_DEMAND)
 _CHOICES = "What are the choices?"
-_PLAN_LINES = ("Cheapest", "Recommended: ", "Simplest that ties", "Fewest: ", "Tied with it")
 _NONE = "No GPU does."
 _DAY_COLUMNS = ("hours", "base_contract", "hourly_contract", "cost_usd")
 _CHOICE_COLUMNS = (GPU, CONTRACT, "choice", NUM_GPUS)
@@ -260,10 +255,10 @@ def sizes_page(
     rows = feasible_rows(report)
     infeasible = [row for row in report.rows if not row.get("feasible", True)]
     is_carried = bool(rows) and PER_MEGAWATT in rows[0]  # the most tokens first
+    has_screen = bool(report.decision) and not (report.pools or is_carried)
     budget = report.budget_per_year_usd
-    stakes = [line for line in report.decision if "at stake" in line]
     placed = [row for row in rows if report.pools and number_of(row, "share") > 0]
-    sections = [*decision_sections(options, price_change, budget, report.other_precision, stakes)]
+    sections = [*decision_sections(options, price_change, budget, report.other_precision)]
     priced = [] if options or report.pools else prices_section(priced_rows(rows))
     if rows and _HOUR in rows[0]:
         sections.append(Section(title="What does a day need?", blocks=_day(report, rows)))
@@ -272,7 +267,8 @@ def sizes_page(
             Section(title="Where does each service run?", blocks=[*size_tables(report)])
         )
     elif rows:
-        sections.append(Section(title=_CHOICES, blocks=_choices(report.workload, rows)))
+        plans = [make_lines(*report.answer)] if has_screen else []
+        sections.append(Section(title=_CHOICES, blocks=[*_choices(report.workload, rows), *plans]))
     if infeasible and not report.pools:
         reasons = [(format_hardware(row), str(row["reason"] or "no plan")) for row in infeasible]
         sections.append(_no_plan_section(reasons, "GPU", " GPUs"))
@@ -282,12 +278,14 @@ def sizes_page(
     model = str(
         (rows[0].get("model") if rows else "") or report.manifest.get("model") or "the model"
     )
+    lines = [line.replace(f"{RECOMMENDED}  ", "Recommended: ", 1) for line in report.decision[1:]]
+    lines = lines if has_screen else [*report.answer]
     page = Page(
         title=f"How many GPUs does it take to {verb(report.workload)} {model}?",
         subject=model,
         headline=_NONE,
         question=[*report.question, *report.version_notes],
-        answer=[*recommendation_lines(options, price_change, budget), *report.answer] or [_NONE],
+        answer=[*recommendation_lines(options, price_change, budget), *lines] or [_NONE],
         sections=[
             *sections,
             *priced,
@@ -300,47 +298,23 @@ def sizes_page(
     elif report.pools and not report.cuts:
         page = _with_services(page, report, options, price_change)
     elif rows and not is_carried and not report.cuts:
-        page = _with_cheapest_choice(page, report.workload, rows)
         option = recommended_option(options, price_change)
-        if option is not None and option.contract != (rows[0].get(CONTRACT) or RENTED):
-            page = _of_one_contract(page, rows[0])
-        page = _with_plans_below(page)
+        contract = str(rows[0].get(CONTRACT) or RENTED)
+        is_other = option is not None and option.contract != contract
+        page = _with_cheapest_choice(page, report.workload, rows, contract if is_other else "")
     elif rows:  # within a budget, or in pools by length
         basis = evidence(rows[0].get("basis"), rows[0].get("evidence_runs"))
         page = replace(page, headline=page.answer[0], answer=page.answer[1:], evidence=basis)
     return with_glossary(page, report.workload.name)
 
 
-def _with_plans_below(page: Page) -> Page:
-    """Return the page with the sentences on single plans below the table that has their rows."""
-    plans = [line for line in page.answer if line.startswith(_PLAN_LINES)]
-    sections = [
-        replace(section, blocks=[*section.blocks, make_lines(*plans)])
-        if section.title == _CHOICES and plans
-        else section
-        for section in page.sections
-    ]
-    answer = [line for line in page.answer if line not in plans]
-    return replace(page, answer=answer, sections=sections)
+def _with_cheapest_choice(
+    page: Page, workload: Workload, rows: Sequence[ResultRow], contract: str
+) -> Page:
+    """Return the page with the cheapest GPUs first, and their probability to keep the limits.
 
-
-def _of_one_contract(page: Page, row: ResultRow) -> Page:
-    """Return the page without the claim that one contract is cheapest: another one is."""
-    contract = row.get(CONTRACT) or RENTED
-    return replace(
-        page,
-        headline=page.headline.replace("is cheapest on", f"is cheapest {contract} on"),
-        answer=[
-            line.replace("Cheapest: ", f"Cheapest {contract}: ", 1)
-            if line.startswith("Cheapest: ")
-            else line
-            for line in page.answer
-        ],
-    )
-
-
-def _with_cheapest_choice(page: Page, workload: Workload, rows: Sequence[ResultRow]) -> Page:
-    """Return the page with the cheapest GPUs first, and their probability to keep the limits."""
+    ``contract`` is that of the rows if GPUs under another one cost less; "" if none do.
+    """
     row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
     confidence = number_of(row, "confidence")
     confidence_note = (
@@ -352,16 +326,17 @@ def _with_cheapest_choice(page: Page, workload: Workload, rows: Sequence[ResultR
     is_least = column == NUM_GPUS or number_of(row, column) <= min(
         number_of(choice, column) for choice in rows
     )
-    wins = "is cheapest" if is_least else "runs best"  # a cheaper one is tied and has less evidence
+    wins = f"is cheapest {contract}".strip()
+    if not is_least:  # a cheaper one is tied and has less evidence
+        wins = "runs best"
     choices = [choice for choice in rows if cheapest[format_hardware(choice)] is choice]
-    price_text = format_price(row)
     return replace(
         page,
-        question=[*page.question, *([f"Price: {price_text}."] if price_text else [])],
+        question=[*page.question, *price_lines(row)],
         headline=f"{headline(workload, row, wins)}{confidence_note}",
         figures=[
             replace(figure, between=figure.between or _spread(figure, row, column))
-            for figure in figures(row, ends_of_row(row), [confidence], [NUM_GPUS, column])
+            for figure in figures(row, row_ends(row), [confidence], [NUM_GPUS, column])
         ],
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
@@ -435,9 +410,6 @@ def _with_cheapest_day(
     base, cost = formatting.format_count(day["base_gpus"]), format_result(_COST, day[_COST])
     return replace(
         page,
-        answer=[
-            line.replace("Cheapest day: ", f"Cheapest day{contracts}: ", 1) for line in page.answer
-        ],
         headline=f"A day of {page.subject} is cheapest{contracts} on {day[GPU]}: "
         f"{formatting.format_count(day['most_gpus'])} GPUs at its peak, {base} held all "
         f"day, {cost}.",

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from planner.base import formatting
 from planner.base.csv_cells import Value, number_or_nan
 from planner.base.read_files import RESULT, read_json
-from planner.base.records import record
-from planner.decide.assumptions import SensitiveAssumption
 from planner.decide.explain.explanation import Explanation
 from planner.decide.sizing.purchase import PriceChange
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, SpecError
@@ -38,23 +35,19 @@ from planner.show.output_blocks import (
     joined,
     load_blocks,
     make_lines,
-    text_table,
 )
 from planner.show.presenters.alternatives import (
     Alternatives,
     alternatives,
     alternatives_table,
-    axis_table,
+    axis_blocks,
     front_line,
     legend_lines,
 )
 from planner.show.presenters.explanation import sensitivities_blocks
 from planner.show.presenters.format_results import (
-    Ends,
-    format_result,
     label,
     layout_of,
-    number_of,
     plan_of,
 )
 from planner.show.presenters.infeasible import ASSUMED, infeasible_message
@@ -62,12 +55,11 @@ from planner.show.presenters.load_check import start_pairs
 from planner.show.presenters.pareto_front import (
     are_same_plan,
     front_table,
-    objective_column,
-    percentile_columns,
     ranked_rows,
     search_goals,
 )
 from planner.show.presenters.plan_report import PlanReport, estimate_report, summary_blocks
+from planner.show.presenters.prices import PRICES_TITLE
 from planner.show.presenters.recommendation import (
     SIZE_OF,
     answer_pairs,
@@ -80,19 +72,11 @@ from planner.show.presenters.recommendation import (
     row_ends,
 )
 from planner.show.presenters.row_tables import AXES, MOST_ROWS, make_table
-from planner.show.presenters.uncertainty import (
-    format_fit,
-    report_columns,
-    result_pairs,
-    uncertainty_lines,
-)
 from planner.show.reports import (
     SUPPORTED_FILES,
     EstimateReport,
     ExplanationReport,
     LargestReport,
-    LimitChance,
-    PlanEvidence,
     PlansReport,
     Report,
     ResultRow,
@@ -111,16 +95,15 @@ from planner.ui.pages.result_tables import (
     add_new_prediction,
     assumptions,
     breakdowns,
-    ends_of_row,
     evidence,
     facts_section,
     figures,
     format_gpus,
-    format_price,
     front_chart,
     headline,
     hints,
     manifest_section,
+    price_lines,
     ranking,
     suggestion_ranking,
     used_specs,
@@ -131,7 +114,6 @@ from planner.ui.pages.sweep import sweep_page
 from planner.validation.validated_runs import nearest_runs
 from planner.workloads.make_plan import evaluate, make_single_plan, result_of
 from planner.workloads.saved_plan import SavedPlan
-from planner.workloads.workload import Workload
 
 _SEARCH_PARTS = "Where do time and memory go?"
 _MEASURED = "measured"
@@ -148,10 +130,10 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
     row, workload = report.recommended_row, report.workload
     if row is None:
         raise InfeasibleError(f"{report.where}: the search recommends no plan.")
-    question = question_texts(report, has_price=False)[1:]
-    price, starts = format_price(row), start_pairs(row)
-    question += [f"Price: {price}."] if price else []
-    notes = note_lines(report)
+    question = [*question_texts(report, has_price=False)[1:], *report.price_lines]
+    if not any(line.startswith(PRICES_TITLE) for line in report.price_lines):
+        question += price_lines(row)
+    starts, notes = start_pairs(row), note_lines(report)
     start_text = ", ".join(f"{name} {text}" for name, text in starts.items())
     subject = SIZE_OF.sub("", str(next(iter(report.manifest.get("question") or ["it"]))))
     chosen = alternatives(report)
@@ -161,8 +143,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
         title=f"What is the best way to {verb(workload)} {subject}?",
         subject=str(report.manifest.get("model") or "the model"),
         question=[
-            *filter(None, question),
-            *(line for line in report.price_lines if line not in notes),
+            *(line for line in question if line and line not in notes),
             *report.version_notes,
         ],
         headline=headline(workload, row),
@@ -196,18 +177,15 @@ def _chart(report: SearchReport, chosen: Alternatives) -> RankingChart | None:
     """Return a chart of the alternatives by the first objective; None if no row has a value."""
     workload, axis = report.workload, chosen.axis
     caption = f"The {label(chosen.column)} of the alternatives, and 90 % intervals"
-    best, *others = [chosen.rows[chosen.recommended], *_others(chosen)]
-    names = {
-        id(row): str(row[axis]) if axis else layout_of(workload, row) for row in chosen.rows
-    }  # fmt: skip
-    factor = report.recommended_sure.tie_factor
+    rows = sorted(chosen.rows, key=lambda row: row is not chosen.rows[chosen.recommended])
     return ranking(
-        workload, [best, *others], chosen.column, lambda row: names[id(row)], caption, factor
+        workload,
+        rows,
+        chosen.column,
+        lambda row: str(row[axis]) if axis else layout_of(workload, row),
+        caption,
+        report.recommended_sure.tie_factor,
     )
-
-
-def _others(chosen: Alternatives) -> list[ResultRow]:
-    return [row for n, row in enumerate(chosen.rows) if n != chosen.recommended]
 
 
 def _alternatives_section(report: SearchReport, chosen: Alternatives) -> Section:
@@ -220,25 +198,14 @@ def _alternatives_section(report: SearchReport, chosen: Alternatives) -> Section
     )
     blocks: list[Block] = [table]
     for axis, compared in report.comparisons.items():
-        if axis != chosen.axis and len(compared.rows) > 1:
-            caption = f"The recommended plan of each {_axis_label(axis)}"
-            rows_hints = [hints(workload, row) for row in compared.rows]
-            blocks.append(replace(axis_table(report, axis), caption=caption, hints=rows_hints))
-        texts = report.rejection_texts
-        reasons = [
-            (value, texts.get(name, name.replace("_", " ")))
-            for value, name in compared.without_plan.items()
+        has_table = axis != chosen.axis and len(compared.rows) > 1
+        caption = f"The recommended plan of each {AXES.get(axis) or axis.replace('_', ' ')}"
+        rows_hints = [hints(workload, row) for row in compared.rows]
+        blocks += [
+            replace(block, caption=caption, hints=rows_hints) if isinstance(block, Table) else block
+            for block in axis_blocks(report, axis, has_table=has_table)
         ]
-        if reasons:
-            heads = (_axis_label(axis), "why it has no plan")
-            no_plan = text_table(heads, reasons, text_columns=(0, 1), name=f"no_{axis}")
-            caption = f"{formatting.format_count(len(reasons))} without a plan, and why"
-            blocks.append(replace(no_plan, caption=caption, is_folded=True))
     return Section(title="How do the alternatives compare?", blocks=blocks)
-
-
-def _axis_label(axis: str) -> str:
-    return AXES.get(axis) or axis.replace("_", " ")
 
 
 def _front_section(report: SearchReport, catalogue: Catalogue) -> Section:
@@ -391,98 +358,12 @@ LARGEST_TITLE = "What is the largest that fits?"
 _SHOWN_SECTIONS = 3
 _PARTS = "Where do time and memory go?"
 _SIZE_OF = re.compile(r" \([\d.,]+ \w+ parameters[^)]*\)")
-_FIRST = 3
-_MEMORY = "peak_memory_gib"
 
 
 def _question_subject(report: Report) -> str:
     """The model and its GPUs as in the question, without the size of the model."""
     first = next(iter(report.manifest.get("question") or ()), report.manifest.get("model"))
     return _SIZE_OF.sub("", str(first or "it"))
-
-
-@record()
-class _Prediction:
-    """What a file has of a predicted plan: evidence, limits, load and assumptions."""
-
-    sure: PlanEvidence
-    limits: Sequence[LimitChance]
-    load: str
-    facts: Sequence[SensitiveAssumption]
-
-
-def _page(
-    report: Report,
-    catalogue: Catalogue,
-    row: ResultRow,
-    goals: Sequence[str],
-    sections: Sequence[Section],
-    prediction: _Prediction,
-) -> Page:
-    """Return the page of a row's plan: its results, their uncertainty and its assumptions."""
-    manifest = report.manifest
-    sure, limits, facts = prediction.sure, prediction.limits, prediction.facts
-    wording, ends = report.workload.wording, ends_of_row(row)
-    limited = percentile_columns(manifest.get("constraints") or (), row)
-    names = report_columns(wording, goals, limited, row, row)
-    start_text = ", ".join(f"{name} {text}" for name, text in start_pairs(row).items())
-    started = f"At its start the engine prints: {start_text}." if start_text else ""
-    changes = facts_section(wording, facts)
-    price_text = format_price(row)
-    return Page(
-        title=f"How fast is {_question_subject(report)}, and what does it cost?",
-        subject=str(manifest.get("model") or "the model"),
-        question=[
-            *map(str, manifest.get("question") or ()),
-            *([f"Price: {price_text}."] if price_text else []),
-            *report.version_notes,
-        ],
-        headline=headline(report.workload, row),
-        figures=figures(row, ends, [limit.probability for limit in limits]),
-        evidence=evidence(sure.basis, row.get("evidence_runs")),
-        answer=[
-            _sentence(report.workload, row, names, ends),
-            *filter(None, (prediction.load, started)),
-        ],
-        reached=result_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
-        sure=uncertainty_lines(
-            sure.basis,
-            [{"name": o.name, "bound": o.bound, "probability": o.probability} for o in limits],
-            facts,
-            row.get("evidence_runs"),
-            str(row.get("gpu") or ""),
-        ),
-        sections=[
-            *sections,
-            changes,
-            assumptions(used_specs(manifest.get("specs") or {}, [row]), catalogue, manifest),
-            manifest_section(manifest),
-        ],
-    )
-
-
-def _goals(report: Report, axes: Collection[str], row: ResultRow) -> list[str]:
-    """The columns of the objectives."""
-    names = report.manifest.get("objectives") or []
-    return [objective_column(report.workload.wording, axes, str(name), row) for name in names]
-
-
-def _sentence(
-    workload: Workload,
-    row: ResultRow,
-    names: Sequence[str],
-    ends: Mapping[str, Ends],
-) -> str:
-    """Return a sentence with the plan, its first results, and its probability to fit."""
-    costs = [name for name in names if name.endswith("_usd")]
-    results = [
-        f"{label(name)} {format_result(name, row[name], ends.get(name))}"
-        for name in dict.fromkeys([*names[:_FIRST], *costs])
-        if math.isfinite(number_of(row, name))
-    ]
-    where = formatting.format_gpus_of_row(row)
-    parts = [f"{where}, {plan_of(workload, row)}", *results, format_fit(row)]
-    return f"{'; '.join(filter(None, parts))}."
 
 
 def estimate_page(report: EstimateReport, catalogue: Catalogue) -> Page:
@@ -499,13 +380,12 @@ def estimate_page(report: EstimateReport, catalogue: Catalogue) -> Page:
     if not runs:
         charts = [block for block in charts if getattr(block, "name", "").startswith("memory")]
     chart = next((block for block in charts if isinstance(block, Bars)), None)
-    price_text = format_price(row)
     chances = [limit.probability for limit in report.limits]
     page = replace(
         page,
-        question=[*page.question, *([f"Price: {price_text}."] if price_text else [])],
+        question=[*page.question, *price_lines(row)],
         headline=page.headline or headline(workload, row, "runs"),
-        figures=figures(row, ends_of_row(row), chances) if runs else (),
+        figures=figures(row, row_ends(row), chances) if runs else (),
         evidence=evidence(report.sure.basis, row.get("evidence_runs")) if runs else None,
         chart=chart,
         sections=[

@@ -48,6 +48,7 @@ from planner.show.presenters.format_results import (
     number_of,
     plan_of,
 )  # fmt: skip
+from planner.show.presenters.prices import format_price
 from planner.show.presenters.row_tables import PLACEMENT_COLUMNS, Rows
 from planner.show.presenters.uncertainty import (
     EVIDENCE,
@@ -68,7 +69,6 @@ MOST_BARS = 6
 """Maximum number of plans in a chart of parts."""
 
 _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
-_HEADS = {"gpu": "GPU", "prefill_gpu": "prefill GPU"}
 
 # By name of a chart: prefix and suffix of its columns, their order, their sum, its caption.
 _KINDS: Mapping[str, tuple[str, str, tuple[str, ...], str, str]] = {
@@ -495,12 +495,6 @@ def verb(workload: Workload) -> str:
     return workload.name if workload.name in ("train", "serve") else "run"
 
 
-def ends_of_row(row: AnyRow) -> dict[str, Ends]:
-    """The 90 % intervals of a row by column."""
-    intervals = {column: ends_in(column, row) for column in row}
-    return {column: ends for column, ends in intervals.items() if ends is not None}
-
-
 def evidence(basis: object, runs: object = None) -> Evidence | None:
     """Return the badge for the evidence of a prediction; None if the level is unknown.
 
@@ -534,7 +528,7 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     badge = evidence(row.get("basis"), row.get(_RUNS))
     if math.isfinite(number_of(row, _FIT_WORDS)):
         details["fits"] = formatting.format_probability(number_of(row, _FIT_WORDS))
-    return details | {"price": format_price(row), "evidence": badge.text if badge else ""}
+    return details | {"price": _price_text(row), "evidence": badge.text if badge else ""}
 
 
 def format_gpus(row: AnyRow) -> str:
@@ -543,21 +537,16 @@ def format_gpus(row: AnyRow) -> str:
     return formatting.format_gpus_of_row(row) if math.isfinite(count) else str(row["gpu"])
 
 
-def format_price(row: AnyRow) -> str:
-    """Return the price of a GPU-hour with contract, provider and date; "" if unknown."""
-    price, ends = number_of(row, _PRICE), ends_in(_PRICE, row)
-    if not math.isfinite(price):
-        return ""
-    parts = [f"{formatting.format_significant(price)} USD per GPU-hour"]
-    if ends is not None and all(map(math.isfinite, ends)):
-        parts[0] += (
-            f" ({formatting.format_significant(ends[0])} to "
-            f"{formatting.format_significant(ends[1])})"
-        )
-    offers = number_of(row, "price_offers")
-    of_many = f"median of {formatting.format_count(offers)} offers" if offers > 1 else ""
-    parts += [str(row.get(name) or "") for name in ("contract", "provider")]
-    return ", ".join(filter(None, [*parts, of_many, str(row.get("price_date") or "")]))
+def price_lines(row: AnyRow) -> list[str]:
+    """Return the price of a GPU-hour as a sentence, in a list; empty if it is unknown."""
+    return [f"Price: {text}."] if (text := _price_text(row)) else []
+
+
+def _price_text(row: AnyRow) -> str:
+    """Return the price of a GPU-hour with offers, date and contract; "" if it is unknown."""
+    price = format_price(row)
+    contract = f", {row['contract']}" if row.get("contract") else ""
+    return f"{price} per GPU-hour{contract}" if price else ""
 
 
 def ranking(
@@ -576,35 +565,41 @@ def ranking(
     ranked = [row for row in rows if math.isfinite(number_of(row, column))][:MOST_RANKS]
     if not ranked:
         return None
-    values = [number_of(row, column) for row in ranked]
-    scale, unit = common_scale(column, values)
-    tied = ties(values, factor)
-    quantity, unit = (
-        ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
-    )
-    ranking_rows = []
-    for index, (row, value) in enumerate(zip(ranked, values, strict=True)):
-        between = ends_in(column, row) if ends is None else ends(row)
-        text = f"{format_scaled(column, scale, value)} {unit}".strip()
-        if between is not None and all(map(math.isfinite, between)):
-            low, high = (format_scaled(column, scale, end) for end in between)
-            text += f" ({low} to {high})"
-        ranking_rows.append(
-            RankingRow(
-                label=names(row),
-                value=value / scale,
-                text=text,
-                ends=None if between is None else (between[0] / scale, between[1] / scale),
-                mark=BEST if index == 0 else TIE if tied[index] else "",
-                hints=hints(workload, row),
-            )
+    tied = ties([number_of(row, column) for row in ranked], factor)
+    bars = [
+        RankingRow(
+            label=names(row),
+            value=number_of(row, column),
+            ends=ends_in(column, row) if ends is None else ends(row),
+            mark=BEST if index == 0 else TIE if tied[index] else "",
+            hints=hints(workload, row),
         )
-    return RankingChart(
-        name="answers",
-        caption=caption,
-        unit=f"{quantity}, {unit}" if unit else quantity,
-        rows=ranking_rows,
-    )
+        for index, row in enumerate(ranked)
+    ]
+    return ranking_chart("answers", caption, column, bars)
+
+
+def ranking_chart(name: str, caption: str, column: str, rows: Sequence[RankingRow]) -> RankingChart:
+    """Return a chart of values and intervals in the unit of a column, in a unit that suits them.
+
+    The text of each row begins with its value and its interval.
+    """
+    scale, unit = common_scale(column, [row.value for row in rows])
+    quantity = label(column)
+    if quantity.startswith("USD"):
+        quantity, unit = "cost", quantity
+
+    def scaled(row: RankingRow) -> RankingRow:
+        text, ends = f"{format_scaled(column, scale, row.value)} {unit}".strip(), row.ends
+        if ends is not None and all(map(math.isfinite, ends)):
+            text += " ({} to {})".format(*(format_scaled(column, scale, end) for end in ends))
+        return replace(
+            row, value=row.value / scale, text=f"{text} {row.text}".strip(),
+            ends=None if ends is None else (ends[0] / scale, ends[1] / scale),
+        )  # fmt: skip
+
+    unit_text = f"{quantity}, {unit}" if unit else quantity
+    return RankingChart(name=name, caption=caption, unit=unit_text, rows=[*map(scaled, rows)])
 
 
 def suggestion_ranking(row: AnyRow, levers: Sequence[LeverEffect]) -> RankingChart | None:
@@ -613,28 +608,19 @@ def suggestion_ranking(row: AnyRow, levers: Sequence[LeverEffect]) -> RankingCha
     columns = {change.column for change in changes}
     if len(columns) != 1 or not math.isfinite(number_of(row, column := columns.pop())):
         return None
-    values = [number_of(row, column), *(change.value for change in changes)]
-    scale, unit = common_scale(column, values)
-    quantity, unit = (
-        ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
-    )
-    texts = [f"{format_scaled(column, scale, value)} {unit}" for value in values]
-    rows = [
-        RankingRow(label="the answer", value=values[0] / scale, text=texts[0], mark=BEST),
-        *(
-            RankingRow(
-                label=f"{change.lever}: {change.other}",
-                value=change.value / scale,
-                text=f"{text} ({100 * change.change:+.0f} %)",
-                hints={change.lever: f"{change.other} instead of {change.current}"},
-            )
-            for change, text in zip(changes, texts[1:], strict=True)
-        ),
+    rows = [RankingRow(label="the answer", value=number_of(row, column), mark=BEST)]
+    rows += [
+        RankingRow(
+            label=f"{change.lever}: {change.other}",
+            value=change.value,
+            text=f"({100 * change.change:+,.0f} %)",
+            hints={change.lever: f"{change.other} instead of {change.current}"},
+        )
+        for change in changes
     ]
+    quantity = "cost" if label(column).startswith("USD") else label(column)
     caption = f"The {quantity} with one change, each after a new search"
-    return RankingChart(
-        name="levers", caption=caption, unit=f"{quantity}, {unit}".rstrip(", "), rows=rows
-    )
+    return ranking_chart("levers", caption, column, rows)
 
 
 def with_glossary(page: Page, workload: str) -> Page:

@@ -600,17 +600,6 @@ def _errors_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) ->
 
 def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
     """Yield each assumption about a serving run because the run does not state it."""
-    yield from _formats(run, case)
-    pool = "decode_" if run.text("decode_tensor_parallel") else ""
-    if not run.text(f"{pool}tensor_parallel"):
-        yield f"tensor_parallel {case.replica.tensor_parallel}"
-    if case.mode is Mode.DISAGGREGATED and not run.text("prefill_num_workers"):
-        yield "enough prefill workers to keep up"
-    yield from _assumed_traffic(run, case)
-
-
-def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
-    """Yield the number formats that are assumed because the run does not state them."""
     if not run.text("weight_precision") and not run.text("gemm_precision"):
         yield f"weight_precision: {case.replica.quantization.word}"
     if case.kind == "moe" and case.replica.expert_quantization != case.replica.quantization:
@@ -620,6 +609,12 @@ def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
         narrow = replica.narrow_cache and replica.kv_cache is not CacheType.FP8
         otherwise = ", or fp8 where that lacks room" if narrow else ""
         yield f"kv_cache_precision: {replica.kv_cache.word}{otherwise}"
+    pool = "decode_" if run.text("decode_tensor_parallel") else ""
+    if not run.text(f"{pool}tensor_parallel"):
+        yield f"tensor_parallel {case.replica.tensor_parallel}"
+    if case.mode is Mode.DISAGGREGATED and not run.text("prefill_num_workers"):
+        yield "enough prefill workers to keep up"
+    yield from _assumed_traffic(run, case)
 
 
 def _assumed_traffic(run: Run, case: InferenceCase) -> Iterator[str]:

@@ -417,7 +417,15 @@ def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
     if not run.text("sequence_length"):
         yield f"sequence_length {case.sequence_length}, usual for fine-tuning with it"
     yield from _layout(run, case.layouts)
-    yield from _surroundings(run, case)
+    if not run.text("year"):
+        yield "year: features as of now"
+    num_gpus, per_node = case.layouts[0].num_gpus, case.cluster.gpus_per_node
+    if num_gpus > 1 and not run.text("gpus_per_node"):
+        yield f"gpus_per_node {per_node}"
+    if num_gpus > per_node and not run.text("scale_out_gbit_per_s"):
+        yield f"network as usual for {case.gpu.name}"
+    if run.text("measured_peak_memory_gib") and not run.text("memory_kind"):
+        yield f"memory_kind {case.memory_kind}"
 
 
 def _layout(run: Run, layouts: tuple[Layout, ...]) -> Iterator[str]:
@@ -438,19 +446,6 @@ def _word(value: float) -> str:
     if isinstance(value, Recompute | ComputePrecision):
         return value.word
     return f"{value:g}"
-
-
-def _surroundings(run: Run, case: TrainingCase) -> Iterator[str]:
-    """Yield year, node size, network and kind of memory that are assumed, not stated."""
-    if not run.text("year"):
-        yield "year: features as of now"
-    num_gpus, per_node = case.layouts[0].num_gpus, case.cluster.gpus_per_node
-    if num_gpus > 1 and not run.text("gpus_per_node"):
-        yield f"gpus_per_node {per_node}"
-    if num_gpus > per_node and not run.text("scale_out_gbit_per_s"):
-        yield f"network as usual for {case.gpu.name}"
-    if run.text("measured_peak_memory_gib") and not run.text("memory_kind"):
-        yield f"memory_kind {case.memory_kind}"
 
 
 # Of layouts a source leaves open, those that are fast are the likelier: it published its best.

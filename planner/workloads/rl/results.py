@@ -78,11 +78,6 @@ SIDES = ("trainer", "rollout")
 """What a step waits for."""
 
 
-def _is_trainer(part: str) -> bool:
-    """Whether a part of the memory of a phase is the trainer's."""
-    return not part.startswith(_ENGINE)
-
-
 def splits(count: int, node: int) -> list[float]:
     """Numbers of trainer GPUs out of ``count``, in multiples of a node; fewer on one node.
 
@@ -319,7 +314,9 @@ class RlRuns(Candidates):
         """
         least = np.ones(self.shape)
         for usable, parts in zip(self.step.capacities, self.step.memory_parts, strict=True):
-            trainer = np.asarray(add(part for name, part in parts.items() if _is_trainer(name)))
+            trainer = np.asarray(
+                add(part for name, part in parts.items() if (not name.startswith(_ENGINE)))
+            )
             engine = add(parts.values()) - trainer
             num_gpus, held, room = np.broadcast_arrays(self.num_gpus, trainer, usable - engine)
             fits = self.source.fit_probability(num_gpus, held, np.maximum(room, 0.0))

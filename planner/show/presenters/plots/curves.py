@@ -117,23 +117,21 @@ def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
     with drawing(picture, height=rows * height) as canvas:
         canvas.title(title)
         grid = [axes for row in canvas.grid(rows, num_columns) for axes in row]
-        styles = _styles(canvas, shown)
+        series = canvas.theme.series
+        names = dict.fromkeys(curve.name for panel in shown for curve in panel.curves)
+        styles = {
+            name: (
+                series[index % len(series)],
+                _MARKS[(index + index // len(series)) % len(_MARKS)],
+            )
+            for index, name in enumerate(names)
+        }
         drawn: dict[str, object] = {}
         for axes, panel in zip(grid, shown, strict=False):
             drawn |= _draw_panel(canvas, axes, panel, styles, is_only=len(shown) == 1)
         for axes in grid[len(shown) :]:
             axes.set_visible(False)
         canvas.legend([*drawn.values()], [*drawn])
-
-
-def _styles(canvas: Canvas, panels: Sequence[Curves]) -> dict[str, tuple[str, str]]:
-    """Return a colour and a mark for each curve by name, the same in all panels."""
-    series = canvas.theme.series
-    names = dict.fromkeys(curve.name for panel in panels for curve in panel.curves)
-    return {
-        name: (series[index % len(series)], _MARKS[(index + index // len(series)) % len(_MARKS)])
-        for index, name in enumerate(names)
-    }
 
 
 def _draw_panel(

@@ -116,20 +116,15 @@ def check_picture(
         raise OutputError(f"{option_name} {path}: another output has this file; give another one.")
     check_path(path)
     if path.suffix.lower() in ENDINGS:
-        _need_matplotlib(option_name)
-
-
-def _need_matplotlib(option_name: str) -> None:
-    """Raise MissingDependencyError if matplotlib, which an option needs, is not installed."""
-    # Suppress its warnings about folders that it cannot write to.
-    if not (log := logging.getLogger("matplotlib")).level:
-        log.setLevel(logging.ERROR)
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{option_name} needs matplotlib: pip install 'llm-gpu-planner[plot]'."
-        ) from error
+        # Suppress its warnings about folders that it cannot write to.
+        if not (log := logging.getLogger("matplotlib")).level:
+            log.setLevel(logging.ERROR)
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"{option_name} needs matplotlib: pip install 'llm-gpu-planner[plot]'."
+            ) from error
 
 
 def read_width(text: str | None) -> int:
