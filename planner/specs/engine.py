@@ -313,6 +313,9 @@ class EngineMemory:
         if the pools are divided at the start; 0: blocks of all layers come from one pool
     pooled_states : a state of a recurrent layer takes pages of the cache as large as those of the
         attention layers
+    expanded_latent_width : elements that keys and values of a head are padded to in the cache,
+        if the engine expands them from a latent before it caches them; 0: it caches the latent
+    latent_cache_since : first release that caches the latent; empty: none of this profile does
     memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
@@ -345,6 +348,8 @@ class EngineMemory:
     windows_hold_step: bool = False
     window_pool_share: Ratio = 0.0
     pooled_states: bool = False
+    expanded_latent_width: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
+    latent_cache_since: str = ""
     memory_share: MemoryShare | None = None
     cache_share: Share = 1.0
     activation_copies: Ratio = 1.0

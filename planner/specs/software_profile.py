@@ -72,7 +72,7 @@ def scheduler_default(
 def engine_on(
     engine: EngineProfile, gpu: GpuSpec | None, release: str = "", *, offline: bool = False
 ) -> EngineProfile:
-    """Return the engine with its scheduler defaults on a GPU in a release.
+    """Return the engine with its scheduler defaults on a GPU, and its cache, in a release.
 
     Parameters
     ----------
@@ -81,6 +81,9 @@ def engine_on(
     release : release, such as "0.11.0"; empty: the newest
     offline : a program loads the engine, without a server
     """
+    since, parts = engine.memory.latent_cache_since, release_parts(release)
+    if since and not (parts and parts < release_parts(since)):
+        engine = replace(engine, memory=replace(engine.memory, expanded_latent_width=0))
     default = scheduler_default(engine, gpu, release)
     if default is None:
         return engine

@@ -14,6 +14,7 @@ from start_logs import layout_of, predicted, setting_of, start_logs
 from planner.base.units import GIB
 from planner.estimators.inference.serving_memory import sequence_bytes, serving_memory
 from planner.estimators.inference.weights import weight_bytes
+from planner.specs.software_profile import engine_on
 
 
 def room_error(row: dict[str, str]) -> float:
@@ -169,3 +170,19 @@ def test_the_newest_text_generation_inference_stays_within_its_share() -> None:
     size = setting.machine.gpu.allocatable_memory
     assert rooms["tgi"] == pytest.approx(0.9 * size)
     assert rooms["tgi-2"] > 0.94 * size
+
+
+@pytest.mark.parametrize(
+    ("engine", "release", "is_expanded"),
+    [("vllm-v0", "", True), ("vllm-0.7", "0.7.0", True), ("vllm-0.7", "0.7.1", False)],
+)
+def test_early_releases_cache_the_keys_and_values_of_latent_attention(
+    engine: str, release: str, is_expanded: bool
+) -> None:
+    """github.com/vllm-project/vllm/pull/10927: 5,373 blocks of 16 tokens in 35.42 GiB."""
+    setting = serving_setting("deepseek-v2-lite", "h100-sxm", engine)
+    on_gpu = engine_on(setting.engine, setting.machine.gpu, release)
+    room = 35.42 * GIB / sequence_bytes(replace(setting, engine=on_gpu), replicas(), 1024) * 1024
+    assert float(np.ravel(room)[0]) == pytest.approx(
+        5373 * 16 if is_expanded else 35.42 * GIB / 31_104, rel=1e-3
+    )
