@@ -316,6 +316,9 @@ class EngineMemory:
     expanded_latent_width : elements that keys and values of a head are padded to in the cache,
         if the engine expands them from a latent before it caches them; 0: it caches the latent
     latent_cache_since : first release that caches the latent; empty: none of this profile does
+    whole_cache_releases : first release that starts only if each pipeline stage has room for the
+        cache of all stages of its longest request, and first one that asks for its own part again
+    whole_cache_per_stage : the release is one of these
     memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
@@ -350,6 +353,8 @@ class EngineMemory:
     pooled_states: bool = False
     expanded_latent_width: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     latent_cache_since: str = ""
+    whole_cache_releases: tuple[str, ...] = ()
+    whole_cache_per_stage: bool = False
     memory_share: MemoryShare | None = None
     cache_share: Share = 1.0
     activation_copies: Ratio = 1.0

@@ -558,9 +558,11 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
     for values in free.values():
         number //= len(values)
     if len(plan.problem.sources) != 1 or number > 1:
+        gpus = {source.inputs.machine.gpu.name for source in plan.problem.sources}
+        unlike = "GPUs of several kinds in one replica are not predicted: give one kind at a time. "
         raise SearchSpaceError(
             f"That is {max(number, len(plan.problem.sources)):,} configurations: give one value "
-            "per parameter, or use `planner search`."
+            f"per parameter, or use `planner search`. {unlike if len(gpus) > 1 else ''}".rstrip()
         )
     return replace(plan, request=request)
 
