@@ -15,6 +15,8 @@ from planner.estimators.inference.serving_estimate import (
     ServingEstimate,
     evaluate_serving,
 )
+from planner.question.request import Request
+from planner.workloads.make_plan import make_plan
 
 
 def split(
@@ -81,3 +83,26 @@ def test_engines_split_prompts_of_some_models(
     found = split(model, gpu, engine, (1, 2), **more)
     rule = SERVING_REJECTIONS.index("context_parallel") + 1
     assert (found.rejected_by == rule).tolist() == [False, is_refused]
+
+
+@each(
+    ("asked", "splits"),
+    [
+        ({"input_tokens": 64_000}, (1, 2, 4, 8)),
+        ({"input_tokens": 8_000}, (1,)),  # several fill a step of 8,192 tokens
+        ({"input_tokens": 32_000, "model": "qwen3-235b-a22b"}, (1,)),  # no latent attention
+        ({"input_tokens": 64_000, "engine": "vllm-0.17"}, (1,)),
+        ({"input_tokens": 64_000, "gpu": "mi355x-288gb", "engine": "sglang"}, (1,)),
+        ({"input_tokens": 64_000, "settings": {"context_parallel": 2}}, (2,)),
+        ({"input_tokens": 64_000, "space": "serve_single"}, (1,)),
+    ],
+)
+def test_a_search_splits_prompts_that_are_longer_than_a_step(
+    asked: dict[str, Any], splits: tuple[int, ...]
+) -> None:
+    usual = {"workload": "serve", "model": "deepseek-v3", "gpu": "h200", "num_gpus": 16}
+    plan = make_plan(Request(**{"engine": "vllm", "output_tokens": 500, **usual, **asked}))
+    meshes = [source.mesh for source in plan.problem.sources if source.mesh is not None]
+    assert meshes
+    for mesh in meshes:
+        assert tuple(map(int, mesh.values("context_parallel"))) == splits

@@ -28,6 +28,7 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     single_axis,
 )
+from planner.configurations.serving_rules import can_split_prompts
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import prefix_share
@@ -232,6 +233,10 @@ _ALL = "all"
 _LARGEST_REPLICA = 64
 
 
+# Ranks that split prompts, in one node.
+_PROMPT_SPLITS = (1, 2, 4, 8)
+
+
 _LAYOUT = terms_about("model_parallel", "serve")
 
 
@@ -249,11 +254,13 @@ def serving_mesh(
     model: ModelSpec,
     engine: EngineProfile,
     caches_activations: bool = False,
+    splits_prompts: bool = False,
 ) -> OpenMesh[ServingConfigurations]:
     """All combinations of the search space's values, narrowed by the user's ``settings``.
 
     Without ``counts`` of GPUs every configuration is one replica on its own GPUs.
     ``caches_activations``: the cache has the format of the activations, where none is specified.
+    ``splits_prompts``: GPUs that split prompts are tried, where no number is specified.
 
     Raises SearchSpaceError if a parameter or a value is unknown, there is no value left, or the
     engine has no such option.
@@ -276,6 +283,8 @@ def serving_mesh(
             f"{engine.name} has no option for the share of GPU memory that it uses: leave out "
             "gpu_memory_utilization, or name an engine that has (vllm, sglang, tensorrt-llm)."
         )
+    if splits_prompts and "context_parallel" not in {*space.parameters, *settings}:
+        table["context_parallel"] = [*_PROMPT_SPLITS]
     if not model.num_experts and "attention_data_parallel" not in settings:
         table["attention_data_parallel"] = [1]
     if "concurrency" not in settings:
@@ -563,15 +572,27 @@ def _mesh(
     scene: HardwareScenario, settings: Mapping[str, object]
 ) -> OpenMesh[ServingConfigurations]:
     """All combinations of parameter values of one replica, narrowed by the user's ``settings``."""
-    question = scene.question
+    question, engine = scene.question, _engine(scene, scene.place)
+    is_search = question.request.space != SINGLE and question.request.workload == "serve"
     return serving_mesh(
         scene.space,
         settings,
         counts=question.counts or None,
         model=question.model,
-        engine=_engine(scene, scene.place),
+        engine=engine,
         caches_activations=caches_activations(question.request),
+        splits_prompts=is_search and _splits_prompts(scene, engine),
     )
+
+
+def _splits_prompts(scene: HardwareScenario, engine: EngineProfile) -> bool:
+    """Return True if prompts are longer than the engine's largest step, and it can split them.
+
+    Shorter prompts fill a step together: then ranks that split each save no time.
+    """
+    model, work = scene.question.model, scene.question.work
+    is_long = work.input_tokens > engine.scheduler.max_num_batched_tokens
+    return is_long and can_split_prompts(scene.place.machine.gpu, model, engine, work)
 
 
 def _check_streams(scene: HardwareScenario) -> None:
