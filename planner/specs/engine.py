@@ -121,6 +121,9 @@ class EngineExecution:
         with its own host overhead
     quantized_bandwidth_fraction : ``weight_bandwidth_fraction`` of dense products of quantized
         weights over that of others
+    row_instructions : instructions of a lane for a quantized weight and a row after the first, in
+        products of few rows that multiply by vector instructions
+    vector_rows : maximum rows of products that multiply by vector instructions
     vector_bandwidth : maximum read bandwidth of a multiprocessor in products of few rows [bytes/s];
         0: no maximum
     score_passes : reads and writes of the scores of prefill attention in 32 bits; 0: fused kernels
@@ -187,6 +190,8 @@ class EngineExecution:
     host_product_fraction: FractionOrZero = 0.0
     separate_drafts: bool = False
     quantized_bandwidth_fraction: Fraction = 1.0
+    row_instructions: Ratio = 0.0
+    vector_rows: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     vector_bandwidth: BytesPerSecondOrZero = 0.0
     score_passes: Ratio = 0.0
     fp8_unpack_instructions: Ratio = 40.0
@@ -458,6 +463,7 @@ class EngineProfile:
     kernel_latency_by_architecture : factor on ``kernel_latency_fraction``, by GPU generation
     dense_latency_by_architecture : further factor for dense products, by GPU generation
     expert_latency_by_architecture : further factor for products of experts, by GPU generation
+    row_instructions_by_architecture : ``row_instructions`` by GPU generation
     linear_compute_by_architecture : factor on ``compute_fraction`` of dense products, by GPU
         generation
     expert_compute_by_architecture : factor on ``compute_fraction`` of products of experts, by GPU
@@ -509,6 +515,7 @@ class EngineProfile:
     kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     dense_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     expert_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
+    row_instructions_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     linear_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     expert_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     fp8_cache_compute_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
