@@ -19,6 +19,7 @@ from planner.estimators.kernel_work import (
     dense_rows,
     expert_rows,
     num_multiprocessors,
+    peak_work,
 )
 from planner.estimators.machine import CommunicationGroup, Machine
 from planner.formulas.routing import experts_touched, fullest_rank_expert_share
@@ -76,10 +77,13 @@ class Kernels:
         instructions = weights * self.engine.row_instructions_by_architecture.get(
             self.machine.gpu.architecture, execution.row_instructions
         )
-        # A lane's fused multiply-add is one instruction and two FLOPs.
-        of_row = 2.0 * instructions / peaks[Precision.FP32]
         few = (np.asarray(rows) <= execution.vector_rows) & (weight_bytes < SIXTEEN_BIT_BYTES)
-        return np.where(few, np.maximum(np.asarray(rows) - 1.0, 0.0) * of_row, 0.0)
+        # A lane's fused multiply-add is one instruction and two FLOPs.
+        flops = np.where(few, 2.0 * np.maximum(np.asarray(rows) - 1.0, 0.0) * instructions, 0.0)
+        peak = peaks[Precision.FP32]
+        if np.any(flops):
+            self.machine.record(peak_work(flops, peak, 1.0, flops / peak))
+        return np.asarray(flops / peak)
 
     def cache_unpacking(self, num_bytes: Numeric, element_bytes: FloatArray) -> FloatArray:
         """Return seconds to unpack a KV cache of fewer than 16 bits before attention."""
