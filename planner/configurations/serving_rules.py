@@ -180,6 +180,14 @@ def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     for name in context.engine.undivided:
         ranks = getattr(c, name)
         violated = violated | ((ranks > 1) & (ranks != c.stage_gpus))
+    split = context.workload.decode_context_parallel
+    if split > 1:  # github.com/vllm-project/vllm/pull/23734: parts instead of copies
+        heads = [
+            1 if each.kind is AttentionKind.LATENT else each.split_heads[1]
+            for each in context.model.attentions
+        ]
+        copies = c.tensor_parallel / max(heads, default=1)
+        violated = violated | (copies < split) | is_indivisible(c.tensor_parallel, split)
     if context.engine.one_split:
         violated = violated | ((c.tensor_parallel > 1) & (c.pipeline_parallel > 1))
     return violated

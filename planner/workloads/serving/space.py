@@ -42,6 +42,7 @@ from planner.estimators.inference.static_batch import StaticBatch, static_batch
 from planner.estimators.power_draw import PowerDraw
 from planner.optimize.problem import confidence_factor
 from planner.optimize.source import Columns, Need, Source
+from planner.question.names import DECODE_CONTEXT_PARALLEL
 from planner.question.request import Request
 from planner.question.terms import parameter_defaults, terms_about, terms_of
 from planner.specs.engine import ATTENTION_FFN, EngineProfile
@@ -401,6 +402,9 @@ def serving_sources(scene: HardwareScenario) -> list[Source]:
     """The search sources of a scenario, one for each serving mode and prefill GPU."""
     request = scene.question.request
     _check_streams(scene)
+    is_tried = DECODE_CONTEXT_PARALLEL in scene.question.compared
+    if is_tried and _lacks_split_caches(scene):
+        return []
     modes = parse_modes(request)
     if scene.question.work.embeds:
         modes = _without_answers(scene, modes)
@@ -438,6 +442,12 @@ def serving_sources(scene: HardwareScenario) -> list[Source]:
             )
         )
     return [_counted_on(source, request.limit_confidence) for source in sources]
+
+
+def _lacks_split_caches(scene: HardwareScenario) -> bool:
+    """Return True if ranks are to hold parts of caches, and those of the engine hold copies."""
+    is_split = scene.question.work.decode_context_parallel > 1
+    return is_split and not scene.profile.decode_context_parallel
 
 
 def _has_waiting_requests(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
@@ -551,7 +561,7 @@ def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingInputs:
         engine=_engine(scene, place),
         workload=question.work,
         draft=draft_of(question.request, question.model, place.machine.catalogue),
-        compares_drafts=question.compares_drafts,
+        compared=question.compared,
         engine_version=question.request.engine_version or "",
         slowdown=serving_slowdown(question.request),
     )
