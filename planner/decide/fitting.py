@@ -438,29 +438,29 @@ class _NearbyConfigurations:
         return (judged, 0, filled) if filled > value else best
 
 
-_Found = dict[int, tuple[_NearbyConfigurations, tuple[Candidates, int, float]]]
-"""For each number of changed parameters the best configuration, and where it was found."""
+_BestByCount = dict[int, tuple[_NearbyConfigurations, tuple[Candidates, int, float]]]
+"""For each number of changed parameters the best configuration, and the search that has it."""
 
 
-def _best_of_all(nearby: Sequence[_NearbyConfigurations], *, keeps_formats: bool) -> _Found:
+def _best_of_all(nearby: Sequence[_NearbyConfigurations], *, keeps_formats: bool) -> _BestByCount:
     """Return the fastest of all configurations per number of changes, the surest first."""
     for probability in (TARGET_FIT_PROBABILITY, MEDIAN):
-        found: _Found = {}
+        best: _BestByCount = {}
         for near in nearby:
             among = near.keeps_formats if keeps_formats else ~near.keeps_formats
             for count, item in near.best(among, fit_probabilities=(probability,)).items():
-                if count not in found or item[2] > found[count][1][2]:
-                    found[count] = near, item
-        if found:
-            return found
+                if count not in best or item[2] > best[count][1][2]:
+                    best[count] = near, item
+        if best:
+            return best
     return {}
 
 
-def _all_changes(found: _Found) -> list[Change]:
+def _all_changes(best: _BestByCount) -> list[Change]:
     """Return the changes of the best rows, fewest first, if more changes gain more."""
     changes: list[Change] = []
-    for count in sorted(found):
-        near, item = found[count]
+    for count in sorted(best):
+        near, item = best[count]
         changes += near.changes({count: item}, changes[-1].value if changes else 0.0)
     return changes
 

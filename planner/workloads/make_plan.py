@@ -199,9 +199,9 @@ class RequestExpander:
         """Return the numbers of ranks that hold parts of caches, as asked or worth a try."""
         from planner.workloads.serving.question import cache_splits
 
-        given = self.request.decode_context_parallel
-        if given is not None:
-            return _as_list(given, ())
+        splits = self.request.decode_context_parallel
+        if splits is not None:
+            return _as_list(splits, ())
         return cache_splits(self.request, model) if self.workload.name == "serve" else [None]
 
     def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:

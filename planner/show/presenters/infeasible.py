@@ -278,8 +278,8 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
             needs = f"the fullest GPU needs {peak.removesuffix(' GiB')} of {of_usable}"
             return f"host memory {host_memory}; {needs}"
         return f"{describe(plan.problem, miss.rejection)}: {value} against {bound}"
-    if alone := _need_without_cache(miss):
-        return alone
+    if need := _need_without_cache(miss):
+        return need
     if room := _room(plan, miss):
         needs = f"weights and the cache of all requests need {value}"
         return f"{needs}, the engine may use {bound} ({room})"
