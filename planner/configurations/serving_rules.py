@@ -29,6 +29,7 @@ from planner.specs.serving_workload import ServingWorkload, redundant_experts
 
 # Share of a layer's experts, if the user sets no copies; published deployments have a quarter.
 _MOST_COPIES = 0.5
+_ONE_STAGE = "one_stage"
 
 
 @record(kw_only=True)
@@ -84,22 +85,40 @@ def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolAr
     return np.asarray((c.attention_data_parallel > 1) & (context.model.num_experts == 0))
 
 
+def can_split_prompts(
+    gpu: GpuSpec, model: ModelSpec, engine: EngineProfile, workload: ServingWorkload
+) -> bool:
+    """Return whether an engine has prefill context parallelism for a model, a GPU and requests.
+
+    Parameters
+    ----------
+    gpu : GPU
+    model : model
+    engine : engine profile
+    workload : requests
+    """
+    limits = {
+        "experts": model.num_experts > 0,
+        "latent": all(each.kind is AttentionKind.LATENT for each in model.attentions),
+        "nvidia": gpu.vendor == "NVIDIA",
+        "text": workload.images_per_sample == 0,
+        "no_adapters": workload.lora_rank == 0,
+        "no_drafts": workload.draft_tokens == 0,
+    }
+    of_engine = [name for name in engine.context_parallel_limits if name != _ONE_STAGE]
+    return engine.context_parallel and all(limits[name] for name in of_engine)
+
+
 def _context_parallel(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     """True where the engine splits no prompts of the model, on the GPU or in this pipeline."""
-    model, work = context.model, context.workload
-    limits = {
-        "experts": model.num_experts == 0,
-        "latent": any(each.kind is not AttentionKind.LATENT for each in model.attentions),
-        "nvidia": context.gpu.vendor != "NVIDIA",
-        "one_stage": c.pipeline_parallel > 1,
-        "text": work.images_per_sample > 0,
-        "no_adapters": work.lora_rank > 0,
-        "no_drafts": work.draft_tokens > 0,
-    }
-    violated = np.zeros((), dtype=np.bool_)
-    for name in context.engine.context_parallel_limits:
-        violated = violated | np.asarray(limits[name])
-    return np.asarray((c.context_parallel > 1) & violated)
+    split = c.context_parallel > 1
+    engine = context.engine
+    if not engine.context_parallel:  # refused by another rule
+        return np.zeros((), dtype=np.bool_)
+    if not can_split_prompts(context.gpu, context.model, engine, context.workload):
+        return np.asarray(split)
+    one_stage = _ONE_STAGE in engine.context_parallel_limits
+    return np.asarray(split & (c.pipeline_parallel > 1) & one_stage)
 
 
 def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArray:
@@ -161,6 +180,14 @@ def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     for name in context.engine.undivided:
         ranks = getattr(c, name)
         violated = violated | ((ranks > 1) & (ranks != c.stage_gpus))
+    split = context.workload.decode_context_parallel
+    if split > 1:  # github.com/vllm-project/vllm/pull/23734: parts instead of copies
+        heads = [
+            1 if each.kind is AttentionKind.LATENT else each.split_heads[1]
+            for each in context.model.attentions
+        ]
+        copies = c.tensor_parallel / max(heads, default=1)
+        violated = violated | (copies < split) | is_indivisible(c.tensor_parallel, split)
     if context.engine.one_split:
         violated = violated | ((c.tensor_parallel > 1) & (c.pipeline_parallel > 1))
     return violated

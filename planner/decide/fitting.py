@@ -37,6 +37,7 @@ from planner.decide.near import (
     make_change,
 )
 from planner.errors import PlannerError
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.collector import full_rows
 from planner.optimize.exhaustive import exhaustive_search
@@ -96,16 +97,19 @@ def changes_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> Fitti
     wide = default_space_plan(plan, current)
     if wide is None:
         return Fitting(changes=(), tried={})
-    near = _NearbyConfigurations.of(
-        plan, wide, evaluation.candidates.configurations, current, may_be
-    )
-    unchanged, others = near.best(near.keeps_formats), near.best(~near.keeps_formats)
-    fastest = max((value for _, _, value in unchanged.values()), default=0.0)
-    faster = {count: item for count, item in others.items() if item[2] > _FASTER * fastest}
-    changes = [near.changes(unchanged), near.changes(faster)]
-    if any(value > _MUCH_FASTER * fastest for _, _, value in faster.values()):
+    table = evaluation.candidates.configurations
+    nearby = [
+        _NearbyConfigurations.of(plan, wide, table, current, may_be, lowers_limit=lowers_limit)
+        for lowers_limit in ([False, True] if _samples_its_limit(plan) else [False])
+    ]
+    unchanged = _best_of_all(nearby, keeps_formats=True)
+    others = _best_of_all(nearby, keeps_formats=False)
+    fastest = max((value for _, (_, _, value) in unchanged.values()), default=0.0)
+    faster = {count: item for count, item in others.items() if item[1][2] > _FASTER * fastest}
+    changes = [_all_changes(unchanged), _all_changes(faster)]
+    if any(value > _MUCH_FASTER * fastest for _, (_, _, value) in faster.values()):
         changes.reverse()
-    return Fitting(changes=[*changes[0], *changes[1]], tried=near.tried)
+    return Fitting(changes=[*changes[0], *changes[1]], tried=nearby[0].tried)
 
 
 def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus:
@@ -314,17 +318,23 @@ class _NearbyConfigurations:
         current: Row,
         may_be: MayBe,
         only_layout: bool = False,
+        lowers_limit: bool = False,
     ) -> _NearbyConfigurations:
-        """Predict configurations near ``current`` that break no rule, with the user's limits."""
+        """Predict configurations near ``current`` that break no rule, with the user's limits.
+
+        ``lowers_limit``: the option for requests at once is one of the parameters to change.
+        """
         problem = limit_concurrency(wide.problem, plan, current)
         # Only the limits that the user sets: whatever fits counts, however slow.
         user_limits = {limit.name for limit in plan.problem.constraints if not limit.assumed}
         limits = tuple(item for item in problem.constraints if item.name in user_limits)
         problem = replace(problem, constraints=limits)
         (source,) = problem.sources
-        if plan.workload.name == "serve":
+        if plan.workload.name == "serve" and not lowers_limit:
             # An engine takes in as many requests as it has room for: that is no change.
             current, base = _with_fewer_requests(current, base)
+            source = source.changed(_with_kept_limit)
+            problem = replace(problem, sources=(source,))
         relief = relief_values(source, current, may_be)
         if only_layout:
             relief = {name: relief[name] for name in _layout(source) if name in relief}
@@ -398,10 +408,12 @@ class _NearbyConfigurations:
                 return best
         return {}
 
-    def changes(self, best: Best) -> list[Change]:
-        """Return the changes of the best rows, fewest first, if more changes gain more."""
+    def changes(self, best: Best, reached: float = 0.0) -> list[Change]:
+        """Return the changes of the best rows, fewest first, if more changes gain more.
+
+        ``reached``: the objective that they must exceed.
+        """
         changes: list[Change] = []
-        reached = 0.0
         for candidates, place, value in map(
             self._fill_with_requests, (best[count] for count in sorted(best))
         ):
@@ -426,6 +438,33 @@ class _NearbyConfigurations:
         return (judged, 0, filled) if filled > value else best
 
 
+_BestByCount = dict[int, tuple[_NearbyConfigurations, tuple[Candidates, int, float]]]
+"""For each number of changed parameters the best configuration, and the search that has it."""
+
+
+def _best_of_all(nearby: Sequence[_NearbyConfigurations], *, keeps_formats: bool) -> _BestByCount:
+    """Return the fastest of all configurations per number of changes, the surest first."""
+    for probability in (TARGET_FIT_PROBABILITY, MEDIAN):
+        best: _BestByCount = {}
+        for near in nearby:
+            among = near.keeps_formats if keeps_formats else ~near.keeps_formats
+            for count, item in near.best(among, fit_probabilities=(probability,)).items():
+                if count not in best or item[2] > best[count][1][2]:
+                    best[count] = near, item
+        if best:
+            return best
+    return {}
+
+
+def _all_changes(best: _BestByCount) -> list[Change]:
+    """Return the changes of the best rows, fewest first, if more changes gain more."""
+    changes: list[Change] = []
+    for count in sorted(best):
+        near, item = best[count]
+        changes += near.changes({count: item}, changes[-1].value if changes else 0.0)
+    return changes
+
+
 def _evenly_spread(values: Sequence[Value]) -> list[Value]:
     """At most some of many values, evenly spread."""
     step = max(1, len(values) // _MOST_VALUES)
@@ -438,6 +477,23 @@ def _with_fewer_requests(current: Row, base: ConfigurationTable) -> tuple[Row, C
     fewer = np.unique([*(item for item in _REQUESTS if item < current_requests), current_requests])
     rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
     return _with_open_parameter(current, _CAP), replace(rows, **{_CAP: fewer})
+
+
+def _with_kept_limit(inputs: Any) -> Any:
+    """Inputs whose engine samples the sequences of its option at its start, however few run."""
+    if not isinstance(inputs, ServingInputs):
+        return inputs
+    return replace(inputs, engine_max_num_seqs=None)
+
+
+def _samples_its_limit(plan: Plan) -> bool:
+    """Return True if the engine samples as many sequences at its start as its option allows."""
+    inputs = plan.problem.inputs
+    return (
+        plan.workload.name == "serve"
+        and isinstance(inputs, ServingInputs)
+        and inputs.engine.memory.fixed_profiled_seqs
+    )
 
 
 def _with_open_parameter(row: Row, parameter: str) -> Row:

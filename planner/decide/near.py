@@ -149,7 +149,13 @@ def default_space_plan(
         if request.max_num_seqs is not None and isinstance(source.inputs, ServingInputs):
             defaults = source.inputs.engine.scheduler.defaults
             max_num_seqs = max((default.max_num_seqs for default in defaults), default=None)
-        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=max_num_seqs)
+        split = source.inputs.workload.decode_context_parallel
+        request = request.changed(
+            mode="aggregated",
+            request_rate=None,
+            max_num_seqs=max_num_seqs,
+            decode_context_parallel=split,
+        )
     try:
         return make_plan(request.changed(**changed_answers))
     except PlannerError:

@@ -466,8 +466,9 @@ def _decode(share: BatchShare, op: AttentionCore) -> Operator:
     heads, sequences = op.heads / share.tensor_parallel, share.decoding
     queries = sequences * share.batch.tokens_per_sequence
     keys = visible_tokens(share, share.batch.context, op)
-    qk, v, group = op.qk_dim, op.v_dim, heads / share.key_value_heads(op.key_value_heads)
-    if op.latent_width:
+    qk, v = _cached_dims(share, op)
+    group = heads / share.key_value_heads(op.key_value_heads)
+    if _caches_latent(share, op):
         qk, v, group = op.latent_width, op.latent_rank, np.ones(())
     flops = attention_core_flops(
         num_queries=queries, keys_per_query=keys, num_heads=heads, qk_head_dim=qk, v_head_dim=v
@@ -504,7 +505,7 @@ def cached_bytes(share: BatchShare, op: AttentionCore | None) -> FloatArray:
     if op is None or not op.causal:
         return np.zeros(())
     shards = cache_shards(share, op)
-    if op.latent_width:
+    if _caches_latent(share, op):
         latent = mla_kv_cache_bytes_per_token(
             kv_lora_rank=op.latent_rank,
             qk_rope_head_dim=op.rope_dim,
@@ -512,13 +513,25 @@ def cached_bytes(share: BatchShare, op: AttentionCore | None) -> FloatArray:
         )
         # With compressed entries the indexer has one key per entry.
         return (latent if op.compress_ratio else latent + index_bytes(op)) / shards
+    key_dim, value_dim = _cached_dims(share, op)
     cached = index_bytes(op) + kv_cache_bytes_per_token(
         key_value_heads=share.key_value_heads(op.key_value_heads),
-        qk_head_dim=op.qk_dim,
-        v_head_dim=op.v_dim,
+        qk_head_dim=key_dim,
+        v_head_dim=value_dim,
         element_bytes=share.cache_bytes,
     )
     return cached / shards
+
+
+def _caches_latent(share: BatchShare, op: AttentionCore) -> bool:
+    """Return True if the cache holds the latent and not the keys and values expanded from it."""
+    return bool(op.latent_width) and not share.inputs.engine.memory.expanded_latent_width
+
+
+def _cached_dims(share: BatchShare, op: AttentionCore) -> tuple[int, int]:
+    """Return the widths of a cached key and value of a head."""
+    width = share.inputs.engine.memory.expanded_latent_width if op.latent_width else 0
+    return (width, width) if width else (op.qk_dim, op.v_dim)
 
 
 def cache_shards(share: BatchShare, op: AttentionCore) -> FloatArray:
@@ -528,7 +541,7 @@ def cache_shards(share: BatchShare, op: AttentionCore) -> FloatArray:
     ----------
     .. [1] github.com/vllm-project/vllm/pull/23734: decode context parallelism.
     """
-    heads = 1 if op.latent_width else op.key_value_heads
+    heads = 1 if _caches_latent(share, op) else op.key_value_heads
     copies = np.maximum(share.tensor_parallel / heads, 1.0)
     return np.minimum(share.inputs.workload.decode_context_parallel, copies)
 

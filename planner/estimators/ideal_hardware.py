@@ -63,7 +63,8 @@ _SERVING = {
         ("vector_bandwidth", "host_attention_fraction", "kernel_latency_fraction"), 0.0
     ),
     "host_link_fraction": 1.0,
-    **dict.fromkeys(("unpacked_rows", "expert_tile_rows"), 0),
+    "row_instructions": 0.0,
+    **dict.fromkeys(("unpacked_rows", "expert_tile_rows", "vector_rows"), 0),
     "custom_all_reduce": False,
     "fused_quantization": True,
     "reads_casts": False,
@@ -138,6 +139,7 @@ def ideal_engine(engine: EngineProfile) -> EngineProfile:
         engine,
         execution=replace_unvalidated(engine.execution, **_SERVING),
         linear_compute_by_architecture={},
+        row_instructions_by_architecture={},
         expert_compute_by_architecture={},
         fp8_cache_compute_by_architecture={},
         attention_split=None,

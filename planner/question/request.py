@@ -149,7 +149,8 @@ class Request:
     max_num_seqs : sequences of a step on an attention rank; default: that of the engine
     enforce_eager : whether decode steps run without CUDA graphs
     stage_layers : layers of the pipeline stage that has most; default: as even as possible
-    decode_context_parallel : ranks that hold parts of a sequence's cache in decoding, not copies
+    decode_context_parallel : ranks that hold parts of a sequence's cache in decoding, not copies,
+        or several numbers to choose from; None: 1, and in searches over long prompts also 8
     redundant_experts : copies of routed experts in a layer; default: the fewest that fill all ranks
     max_model_len : longest request that the engine accepts [tokens]; default: what fits
     embedding_bits : bits of a weight of embedding and logits; default: as the engine stores them
@@ -272,7 +273,7 @@ class Request:
     max_num_seqs: int | None = None
     enforce_eager: bool = False
     stage_layers: int | None = None
-    decode_context_parallel: int = 1
+    decode_context_parallel: int | tuple[int, ...] | None = None
     redundant_experts: int | None = None
     max_model_len: int | None = None
     embedding_bits: int | None = None

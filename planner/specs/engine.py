@@ -121,6 +121,9 @@ class EngineExecution:
         with its own host overhead
     quantized_bandwidth_fraction : ``weight_bandwidth_fraction`` of dense products of quantized
         weights over that of others
+    row_instructions : instructions of a lane for a quantized weight and a row after the first, in
+        products of few rows that multiply by vector instructions
+    vector_rows : maximum rows of products that multiply by vector instructions
     vector_bandwidth : maximum read bandwidth of a multiprocessor in products of few rows [bytes/s];
         0: no maximum
     score_passes : reads and writes of the scores of prefill attention in 32 bits; 0: fused kernels
@@ -187,6 +190,8 @@ class EngineExecution:
     host_product_fraction: FractionOrZero = 0.0
     separate_drafts: bool = False
     quantized_bandwidth_fraction: Fraction = 1.0
+    row_instructions: Ratio = 0.0
+    vector_rows: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     vector_bandwidth: BytesPerSecondOrZero = 0.0
     score_passes: Ratio = 0.0
     fp8_unpack_instructions: Ratio = 40.0
@@ -311,6 +316,12 @@ class EngineMemory:
         if the pools are divided at the start; 0: blocks of all layers come from one pool
     pooled_states : a state of a recurrent layer takes pages of the cache as large as those of the
         attention layers
+    expanded_latent_width : elements that keys and values of a head are padded to in the cache,
+        if the engine expands them from a latent before it caches them; 0: it caches the latent
+    latent_cache_since : first release that caches the latent; empty: none of this profile does
+    whole_cache_releases : first release that starts only if each pipeline stage has room for the
+        cache of all stages of its longest request, and first one that asks for its own part again
+    whole_cache_per_stage : the release is one of these
     memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
@@ -343,6 +354,10 @@ class EngineMemory:
     windows_hold_step: bool = False
     window_pool_share: Ratio = 0.0
     pooled_states: bool = False
+    expanded_latent_width: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
+    latent_cache_since: str = ""
+    whole_cache_releases: tuple[str, ...] = ()
+    whole_cache_per_stage: bool = False
     memory_share: MemoryShare | None = None
     cache_share: Share = 1.0
     activation_copies: Ratio = 1.0
@@ -446,6 +461,7 @@ class EngineProfile:
     kernel_latency_by_architecture : factor on ``kernel_latency_fraction``, by GPU generation
     dense_latency_by_architecture : further factor for dense products, by GPU generation
     expert_latency_by_architecture : further factor for products of experts, by GPU generation
+    row_instructions_by_architecture : ``row_instructions`` by GPU generation
     linear_compute_by_architecture : factor on ``compute_fraction`` of dense products, by GPU
         generation
     expert_compute_by_architecture : factor on ``compute_fraction`` of products of experts, by GPU
@@ -497,6 +513,7 @@ class EngineProfile:
     kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     dense_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     expert_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
+    row_instructions_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     linear_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     expert_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     fp8_cache_compute_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from planner.base.read_files import require_table
 from planner.errors import SpecError
-from planner.specs.engine import EngineProfile, SchedulerDefault
+from planner.specs.engine import EngineMemory, EngineProfile, SchedulerDefault
 from planner.specs.file_cache import cache_between_runs
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec, merge_tables
@@ -75,21 +75,34 @@ def scheduler_default(
 def engine_on(
     engine: EngineProfile, gpu: GpuSpec | None, release: str = "", *, offline: bool = False
 ) -> EngineProfile:
-    """Return the engine with its scheduler defaults on a GPU in a release.
+    """Return the engine with its scheduler defaults on a GPU, and its cache, in a release.
 
     Parameters
     ----------
     offline : a program loads the engine, without a server
     """
+    memory = _memory_of_release(engine.memory, release_parts(release))
+    engine = engine if memory is engine.memory else replace(engine, memory=memory)
     default = scheduler_default(engine, gpu, release)
     if default is None:
         return engine
     tokens = default.offline_batched_tokens if offline else default.max_num_batched_tokens
-    memory, seqs = engine.memory, default.max_num_seqs
+    seqs = default.max_num_seqs
     scheduler = replace(engine.scheduler, max_num_seqs=seqs, max_num_batched_tokens=tokens)
     # It samples as many at its start as it may run at once.
     memory = replace(memory, profiled_seqs=seqs if memory.profiled_seqs else 0)
     return replace(engine, scheduler=scheduler, memory=memory)
+
+
+def _memory_of_release(memory: EngineMemory, release: tuple[int, ...]) -> EngineMemory:
+    """Return what an engine keeps in its cache, and asks of it, in a release; (): the newest."""
+    since = release_parts(memory.latent_cache_since)
+    if since and not (release and release < since):
+        memory = replace(memory, expanded_latent_width=0)
+    bounds = [release_parts(bound) for bound in memory.whole_cache_releases]
+    if bounds and bounds[0] <= release < bounds[1]:
+        memory = replace(memory, whole_cache_per_stage=True)
+    return memory
 
 
 def load_framework(name: str, folder: Path | None = None) -> LoadedSpec[FrameworkProfile]:

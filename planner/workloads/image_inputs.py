@@ -154,7 +154,9 @@ def format_served_images(model: ModelSpec, work: ServingWorkload) -> list[str]:
 
 
 def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
-    """A line on a vision tower that the workload does not use; empty if there is none."""
+    """A line on a vision tower that the workload does not use, or on what it leaves to the host."""
+    if work.images_per_sample and not isinstance(work, TrainingWorkload):
+        return ["The host's decoding and resizing of images is not counted: it may be the limit"]
     if model.vision_tower is None or work.images_per_sample:
         return []
     if isinstance(work, TrainingWorkload) and work.has_tower:

@@ -20,12 +20,14 @@ from planner.optimize.collector import group_by_cell
 from planner.optimize.problem import Cell, Problem, constraints, objectives
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Source
+from planner.question.names import DECODE_CONTEXT_PARALLEL, DRAFT_TOKENS
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.file_cache import snapshot_files
 from planner.specs.framework import FrameworkProfile
+from planner.specs.model import ModelSpec
 from planner.specs.price import CONTRACTS
 from planner.specs.search_space import SearchSpace
 from planner.specs.software_profile import runs_on
@@ -152,19 +154,33 @@ class RequestExpander:
         catalogue, models = self.notes.catalogue, self._several("model", "models")
         adapters = _as_list(self.request.adapter, self.workload.adapters)
         drafts = _as_list(self.request.draft_tokens, ())
-        pairs = [*product(models, adapters, drafts)]
+        splits = {model: self._cache_splits(catalogue.load_model(model)) for model in models}
+        pairs = [
+            (model, adapter, drafted, split)
+            for model, adapter, drafted in product(models, adapters, drafts)
+            for split in splits[model]
+        ]
+        compared = [DRAFT_TOKENS] if len(drafts) > 1 else []
+        if any(len(values) > 1 for values in splits.values()):
+            compared.append(DECODE_CONTEXT_PARALLEL)
         questions, all_notes = [], list[PlanNotes]()
-        for model, adapter, drafted in pairs:
+        for model, adapter, drafted, split in pairs:
             name = catalogue.load_model(model).name
             self.words.setdefault("model", {}).setdefault(name, model)
-            request = replace(self.request, model=model, adapter=adapter, draft_tokens=drafted)
+            request = replace(
+                self.request,
+                model=model,
+                adapter=adapter,
+                draft_tokens=drafted,
+                decode_context_parallel=split,
+            )
             if len(adapters) > 1 and request.training_objective is None:
                 # Every weight of what adapters are an alternative to is fine-tuned, too.
                 request = replace(request, training_objective="sft")
             notes = self._noting(len(pairs) == 1)
             try:
                 question = self.workload.ask(request, catalogue, notes)
-                questions.append(replace(question, compares_drafts=len(drafts) > 1))
+                questions.append(replace(question, compared=tuple(compared)))
             except PlannerError as error:
                 if len(pairs) == 1:
                     raise
@@ -178,6 +194,15 @@ class RequestExpander:
         if not questions:
             raise SearchSpaceError(self.refused[0][1])
         return questions
+
+    def _cache_splits(self, model: ModelSpec) -> Sequence[int | None]:
+        """Return the numbers of ranks that hold parts of caches, as asked or worth a try."""
+        from planner.workloads.serving.question import cache_splits
+
+        splits = self.request.decode_context_parallel
+        if splits is not None:
+            return _as_list(splits, ())
+        return cache_splits(self.request, model) if self.workload.name == "serve" else [None]
 
     def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
         """Note the defaults that depend on GPU and framework, with the GPUs that each is for."""
@@ -558,9 +583,11 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
     for values in free.values():
         number //= len(values)
     if len(plan.problem.sources) != 1 or number > 1:
+        gpus = {source.inputs.machine.gpu.name for source in plan.problem.sources}
+        unlike = "GPUs of several kinds in one replica are not predicted: give one kind at a time. "
         raise SearchSpaceError(
             f"That is {max(number, len(plan.problem.sources)):,} configurations: give one value "
-            "per parameter, or use `planner search`."
+            f"per parameter, or use `planner search`. {unlike if len(gpus) > 1 else ''}".rstrip()
         )
     return replace(plan, request=request)
 

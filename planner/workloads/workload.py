@@ -37,7 +37,7 @@ class WorkloadQuestion:
 
     ``space`` and ``profile`` are names of specs and, if assumed, their origin; a profile of None is
     that of the space. ``counts`` is empty if the numbers of GPUs follow from other values.
-    ``compares_drafts``: one of several questions that differ in the number of drafted tokens.
+    ``compared``: answers that several questions of the search differ in.
     """
 
     request: Request
@@ -46,7 +46,7 @@ class WorkloadQuestion:
     counts: tuple[int, ...]
     space: tuple[str, str | None]
     profile: tuple[str | None, str] = (None, "of the space")
-    compares_drafts: bool = False
+    compared: tuple[str, ...] = ()
 
 
 @record(kw_only=True)

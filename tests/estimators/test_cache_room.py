@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +13,15 @@ from serving_cases import replicas, serving_setting
 from start_logs import layout_of, predicted, setting_of, start_logs
 
 from planner.base.units import GIB
-from planner.estimators.inference.serving_memory import sequence_bytes, serving_memory
+from planner.estimators.inference.serving_memory import (
+    needed_to_start,
+    sequence_bytes,
+    serving_memory,
+)
 from planner.estimators.inference.weights import weight_bytes
+from planner.launch.read.launch_file import evaluate_launch
+from planner.launch.read.read_launch import read_launch
+from planner.specs.software_profile import engine_on
 
 
 def room_error(row: dict[str, str]) -> float:
@@ -169,3 +177,45 @@ def test_the_newest_text_generation_inference_stays_within_its_share() -> None:
     size = setting.machine.gpu.allocatable_memory
     assert rooms["tgi"] == pytest.approx(0.9 * size)
     assert rooms["tgi-2"] > 0.94 * size
+
+
+@pytest.mark.parametrize(
+    ("engine", "release", "is_expanded"),
+    [("vllm-v0", "", True), ("vllm-0.7", "0.7.0", True), ("vllm-0.7", "0.7.1", False)],
+)
+def test_early_releases_cache_the_keys_and_values_of_latent_attention(
+    engine: str, release: str, is_expanded: bool
+) -> None:
+    """github.com/vllm-project/vllm/pull/10927: 5,373 blocks of 16 tokens in 35.42 GiB."""
+    setting = serving_setting("deepseek-v2-lite", "h100-sxm", engine)
+    on_gpu = engine_on(setting.engine, setting.machine.gpu, release)
+    room = 35.42 * GIB / sequence_bytes(replace(setting, engine=on_gpu), replicas(), 1024) * 1024
+    assert float(np.ravel(room)[0]) == pytest.approx(
+        5373 * 16 if is_expanded else 35.42 * GIB / 31_104, rel=0.01
+    )
+
+
+@pytest.mark.slow
+def test_some_releases_want_the_cache_of_all_stages_on_each(tmp_path: Path) -> None:
+    """github.com/vllm-project/vllm/issues/34076: 24 GiB for 262,144 tokens of 48 layers."""
+    text = "vllm serve Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8 --pipeline-parallel-size 2"
+    path = tmp_path / "serve.sh"
+    starts = {}
+    for release in ("0.13.0", "0.15.1", "0.16.0"):
+        path.write_text(f"# vLLM {release}\n{text} --max-model-len 200000\n")
+        imported = read_launch(path, gpu="rtx5090")
+        request = imported.request({"gpu": "rtx5090", "num_gpus": 2}, None)
+        starts[release] = not evaluate_launch(request)[1].rejected_by
+    assert starts == {"0.13.0": True, "0.15.1": False, "0.16.0": True}
+
+
+def test_the_whole_cache_of_a_request_is_that_of_all_layers() -> None:
+    setting = serving_setting("qwen3-30b-a3b", "rtx5090", "vllm-0.8", max_model_len=262_144)
+    engine = engine_on(setting.engine, setting.machine.gpu, "0.15.1")
+    c = replicas(num_gpus=2, pipeline_parallel=2)
+    halves, whole = (
+        needed_to_start(each, memory := serving_memory(each, c), c) - memory.non_cache_bytes
+        for each in (setting, replace(setting, engine=engine))
+    )
+    assert float(np.ravel(whole)[0]) / GIB == pytest.approx(24.0, rel=1e-3)
+    assert whole == pytest.approx(2 * halves, rel=1e-3)

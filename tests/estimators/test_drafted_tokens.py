@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
@@ -150,3 +151,37 @@ def test_what_is_accepted_is_assumed_by_method_and_open() -> None:
 def test_a_draft_that_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(PlannerError, match=said):
         plan_of(**asked)
+
+
+def decode_time(gpu: str, drafted: int, accepted: float) -> float:
+    asked = {
+        "workload": "inference",
+        "model": "qwen3.5-27b",
+        "gpu": gpu,
+        "num_gpus": 1,
+        "engine": "llama.cpp",
+        "input_tokens": 512,
+        "output_tokens": 512,
+        "settings": {"concurrency": 1, "quantization": "q4_k_m"},
+    }
+    drafts = {"draft_tokens": drafted, "acceptance_rate": accepted} if drafted else {}
+    found = evaluate(make_single_plan(make_request({**asked, **drafts})))
+    return float(np.ravel(found.candidates.value("decode_latency"))[0])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "drafted", "accepted", "gain"),
+    [  # github.com/sudoingX/qwen38-mtp, pull requests 21, 42, 62, 85 and 43
+        ("rtx3090", 2, 0.845, 1.54),
+        ("rtx3090", 4, 0.833, 1.66),
+        ("rtx5080", 2, 0.85, 1.90),
+        ("rtx5090", 3, 0.85, 2.09),
+        ("rtx5090", 4, 0.857, 2.45),
+    ],
+)
+def test_gains_of_drafts_in_llama_cpp_are_as_published(
+    gpu: str, drafted: int, accepted: float, gain: float
+) -> None:
+    """The accepted share of drafted tokens is stated; each is accepted with one probability."""
+    found = decode_time(gpu, 0, 0.0) / decode_time(gpu, drafted, accepted)
+    assert found == pytest.approx(gain, rel=0.1)

@@ -191,6 +191,22 @@ def test_vector_products_read_as_much_as_the_multiprocessors_load() -> None:
     assert seconds[1] == pytest.approx(2 * seconds[0], rel=0.1)
 
 
+def test_each_row_of_few_costs_instructions_where_weights_are_packed() -> None:
+    """3.3 instructions of a lane for each of 4,096 x 4,096 weights; an A100 runs 9.75e12 a second.
+
+    More than 8 rows are multiplied by tensor cores.
+    """
+    kernels = serving_setting("llama-7b", "a100-sxm-80gb", "llama-cpp").kernels
+    plain = changed(serving_setting("llama-7b", "a100-sxm-80gb", "llama-cpp"), vector_rows=0)
+    rows = np.array([1.0, 2.0, 5.0, 9.0])
+    for code, of_row in ((Quantization.W4A16, 3.3 * 4096**2 / 9.75e12), (Quantization.W16A16, 0)):
+        seconds = [
+            each.linear(rows, 4096.0, 4096.0, each.matrices(np.asarray(code, np.int8)))
+            for each in (kernels, plain.kernels)
+        ]
+        assert seconds[0] - seconds[1] == pytest.approx(np.array([0, 1, 4, 0]) * of_row, rel=1e-6)
+
+
 def test_hosts_launch_what_no_graph_holds() -> None:
     long = serving_setting("qwen2-0.5b", "h100-sxm-80gb", "vllm-v0-paged", input_tokens=8192)
     waits = [

@@ -15,6 +15,8 @@ from planner.estimators.inference.serving_estimate import (
     ServingEstimate,
     evaluate_serving,
 )
+from planner.question.request import Request
+from planner.workloads.make_plan import make_plan
 
 
 def split(
@@ -81,3 +83,58 @@ def test_engines_split_prompts_of_some_models(
     found = split(model, gpu, engine, (1, 2), **more)
     rule = SERVING_REJECTIONS.index("context_parallel") + 1
     assert (found.rejected_by == rule).tolist() == [False, is_refused]
+
+
+@each(
+    ("asked", "splits"),
+    [
+        ({"input_tokens": 64_000}, (1, 2, 4, 8)),
+        ({"input_tokens": 8_000}, (1,)),  # several fill a step of 8,192 tokens
+        ({"input_tokens": 32_000, "model": "qwen3-235b-a22b"}, (1,)),  # no latent attention
+        ({"input_tokens": 64_000, "engine": "vllm-0.17"}, (1,)),
+        ({"input_tokens": 64_000, "gpu": "mi355x-288gb", "engine": "sglang"}, (1,)),
+        ({"input_tokens": 64_000, "settings": {"context_parallel": 2}}, (2,)),
+        ({"input_tokens": 64_000, "space": "serve_single"}, (1,)),
+    ],
+)
+def test_a_search_splits_prompts_that_are_longer_than_a_step(
+    asked: dict[str, Any], splits: tuple[int, ...]
+) -> None:
+    usual = {"workload": "serve", "model": "deepseek-v3", "gpu": "h200", "num_gpus": 16}
+    plan = make_plan(Request(**{"engine": "vllm", "output_tokens": 500, **usual, **asked}))
+    meshes = [source.mesh for source in plan.problem.sources if source.mesh is not None]
+    assert meshes
+    for mesh in meshes:
+        assert tuple(map(int, mesh.values("context_parallel"))) == splits
+
+
+@each(
+    ("asked", "parts"),
+    [
+        ({"input_tokens": 64_000}, {1, 8}),
+        ({"input_tokens": 8_000}, {1}),
+        ({"input_tokens": 64_000, "engine": "tensorrt-llm"}, {1}),  # ranks hold copies
+        ({"input_tokens": 32_000, "model": "qwen3-235b-a22b"}, {1}),  # no latent attention
+        ({"input_tokens": 64_000, "decode_context_parallel": 1}, {1}),
+        ({"input_tokens": 1000, "decode_context_parallel": (1, 4)}, {1, 4}),
+    ],
+)
+def test_a_search_over_long_prompts_tries_parts_of_latent_caches(
+    asked: dict[str, Any], parts: set[int]
+) -> None:
+    usual = {"workload": "serve", "model": "deepseek-v3", "gpu": "h200", "num_gpus": 8}
+    plan = make_plan(Request(**{"engine": "sglang", "output_tokens": 500, **usual, **asked}))
+    sources = plan.problem.sources
+    assert {source.inputs.workload.decode_context_parallel for source in sources} == parts
+    assert all(source.named.get("decode_context_parallel", 1) in parts for source in sources)
+
+
+def test_a_cache_has_no_more_parts_than_copies() -> None:
+    """An engine refuses more ranks than hold copies, of one latent or of 8 key-value heads."""
+    setting = serving_setting("deepseek-v3", "h200-sxm-141gb", "vllm", decode_context_parallel=8)
+    dense = serving_setting("llama-3.1-70b", "h200-sxm-141gb", "vllm", decode_context_parallel=8)
+    rule = SERVING_REJECTIONS.index("engine") + 1
+    for each_setting, refused in ((setting, [True, False]), (dense, [True, True])):
+        c = replicas(num_gpus=8, tensor_parallel=np.array([4.0, 8.0]))
+        found = evaluate_serving(each_setting, c).rejected_by
+        assert (found == rule).tolist() == refused

@@ -57,7 +57,11 @@ def test_without_gpus_both_numbers_are_needed() -> None:
 @pytest.mark.parametrize(
     ("settings", "request_", "words"),
     [
-        ({}, {}, "That is 7 configurations of prefill and decode workers"),
+        (
+            {},
+            {},
+            "Several configurations are possible, of prefill workers of 2 and decode",
+        ),
         ({"replicas": [1, 2]}, {}, "one number of replicas"),
         ({"prefill_tensor_paralel": 2}, {}, "Did you mean tensor_parallel"),
         ({"prefill_kv_cache": "fp9"}, {}, "kv_cache is one of"),

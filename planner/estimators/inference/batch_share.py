@@ -84,9 +84,9 @@ class ServingInputs:
     """Everything that is the same for all configurations of a search.
 
     ``sure_share``: the share of the usable memory that the bytes needed to start may take.
-    ``draft``: the model that drafts tokens. ``compares_drafts``: other settings of the search
-    differ in the number of drafted tokens. ``engine_version``: the release of the engine, empty if
-    not specified; it sets how certain predictions are, not the predictions.
+    ``draft``: the model that drafts tokens. ``compared``: fields of the workload that other
+    settings have other values of. ``engine_version``: the release of the engine, empty
+    if not specified; it sets how certain predictions are, not the predictions.
     ``engine_max_num_seqs``: the concurrency at which the engine starts with its own sequence limit;
     at any other concurrency the limit is set to that. None: at any. ``prefixes``: prefix-cache
     hits of each configuration, in place of the hit rate of the workload. ``slowdown``: time of an
@@ -99,7 +99,7 @@ class ServingInputs:
     workload: ServingWorkload
     sure_share: float = 1.0
     draft: ModelSpec | None = None
-    compares_drafts: bool = False
+    compared: tuple[str, ...] = ()
     engine_version: str = ""
     engine_max_num_seqs: int | None = None
     prefixes: PrefixHits | None = None
@@ -107,8 +107,8 @@ class ServingInputs:
 
     @property
     def named(self) -> Mapping[str, int]:
-        """Label among compared settings: the number of drafted tokens."""
-        return {"draft_tokens": self.workload.draft_tokens} if self.compares_drafts else {}
+        """Labels among compared settings, such as the number of drafted tokens."""
+        return {name: getattr(self.workload, name) for name in self.compared}
 
     @cached_property
     def kernels(self) -> Kernels:

@@ -19,6 +19,7 @@ from planner.estimators.kernel_work import (
     dense_rows,
     expert_rows,
     num_multiprocessors,
+    peak_work,
 )
 from planner.estimators.machine import CommunicationGroup, Machine
 from planner.formulas.routing import experts_touched, fullest_rank_expert_share
@@ -48,6 +49,7 @@ class Kernels:
         ``e``: what the ``matrices`` of their types reach.
         """
         time = self.table.dense(rows, columns, depth, e)
+        time = time + self._row_time(rows, np.asarray(columns) * np.asarray(depth), e["weight"])
         least = self.engine.execution.unpacked_rows
         if least == 0:
             return time
@@ -61,6 +63,27 @@ class Kernels:
         unpacks = (packed < SIXTEEN_BIT_BYTES) & (np.asarray(rows) >= least)
         self.machine.unused(~unpacks, since=begin)
         return np.where(unpacks, unpacked, time)
+
+    def _row_time(
+        self, rows: Numeric, weights: FloatArray, weight_bytes: FloatArray
+    ) -> FloatArray | float:
+        """Return seconds of vector instructions of the rows after the first, in few rows.
+
+        The first row's are hidden behind reading the weights.
+        """
+        execution, peaks = self.engine.execution, self.machine.gpu.peak_flops
+        if not execution.row_instructions or Precision.FP32 not in peaks:
+            return 0.0
+        instructions = weights * self.engine.row_instructions_by_architecture.get(
+            self.machine.gpu.architecture, execution.row_instructions
+        )
+        few = (np.asarray(rows) <= execution.vector_rows) & (weight_bytes < SIXTEEN_BIT_BYTES)
+        # A lane's fused multiply-add is one instruction and two FLOPs.
+        flops = np.where(few, 2.0 * np.maximum(np.asarray(rows) - 1.0, 0.0) * instructions, 0.0)
+        peak = peaks[Precision.FP32]
+        if np.any(flops):
+            self.machine.record(peak_work(flops, peak, 1.0, flops / peak))
+        return np.asarray(flops / peak)
 
     def cache_unpacking(self, num_bytes: Numeric, element_bytes: FloatArray) -> FloatArray:
         """Return seconds to unpack a KV cache of fewer than 16 bits before attention."""

@@ -328,8 +328,16 @@ def needed_to_start(
     needed = memory.needed_for(sequences)
     if max_length is None or inputs.engine.memory.shortens_longest:
         return needed
-    cache_bytes = sequence_bytes(inputs, c, max_length) * sequences
+    cache_bytes = _checked_bytes(inputs, c, max_length) * sequences
     return np.maximum(needed, memory.non_cache_bytes + cache_bytes)
+
+
+def _checked_bytes(inputs: ServingInputs, c: ServingConfigurations, tokens: float) -> FloatArray:
+    """Return cache bytes that an engine asks of a GPU for a request of so many tokens."""
+    held = sequence_bytes(inputs, c, tokens)
+    if not inputs.engine.memory.whole_cache_per_stage:
+        return held
+    return np.asarray(held * inputs.model.num_hidden_layers / stage_layers(inputs, c))
 
 
 def longest_request(inputs: ServingInputs) -> int:
@@ -355,7 +363,7 @@ def longest_that_fits(
     fits, too_long = 0, longest_request(inputs) + 1
     while too_long - fits > 1:
         middle = (fits + too_long) // 2
-        cache_bytes = sequence_bytes(inputs, configurations, middle) * sequences
+        cache_bytes = _checked_bytes(inputs, configurations, middle) * sequences
         has_room = bool(np.all(non_cache + cache_bytes <= share * memory.usable))
         fits, too_long = (middle, too_long) if has_room else (fits, middle)
     return fits

@@ -211,7 +211,7 @@ class ServerGroup:
             lora_rank=int(self.job["lora_rank"] or 0),
             max_loras=self.job["max_loras"],
             lora_targets=served_targets(self.job["lora_targets"]),
-            decode_context_parallel=self.job["decode_context_parallel"],
+            decode_context_parallel=int(self.job["decode_context_parallel"] or 1),
             stage_layers=self.job["stage_layers"],
             redundant_experts=self.job["redundant_experts"],
         )
@@ -301,7 +301,7 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
     see `with_online`.
     """
     job, values, drafts = worker.job, worker.values, worker.draft_tokens
-    concurrency, cache_shards = int(values["concurrency"]), int(job["decode_context_parallel"])
+    concurrency, cache_shards = int(values["concurrency"]), int(job["decode_context_parallel"] or 1)
     return {
         **values,
         "concurrency": concurrency if concurrency % worker.ranks else None,

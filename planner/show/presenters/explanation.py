@@ -54,7 +54,7 @@ from planner.show.presenters.pareto_front import plan_objective_column
 from planner.show.presenters.plan_report import format_verdict, log_line
 from planner.show.presenters.prices import charged_in_full_line
 from planner.show.presenters.row_tables import RowFiles, blocks
-from planner.show.presenters.uncertainty import format_column_range, other_formats
+from planner.show.presenters.uncertainty import format_column_range, other_formats, tie_text
 from planner.show.reports import ExplanationReport, made_report
 from planner.workloads.make_plan import evaluate, make_single_plan, result_of
 
@@ -502,10 +502,7 @@ def _result_lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
             f"({100 * relative:+.1f} %{verdict})."
         )
     if moved and difference.is_tie:
-        yield (
-            f"They are tied: the difference is within x{difference.tie_factor:.2f}, the error "
-            "between published runs of such plans."
-        )
+        yield f"They are tied: the difference is {tie_text(difference.tie_factor)}."
 
 
 def _gain_lines(

@@ -33,6 +33,7 @@ from planner.show.output_blocks import GAP, TOTAL, Block, KeyValues, Title, make
 from planner.show.presenters.format_results import format_host_memory
 from planner.show.presenters.uncertainty import format_fit
 from planner.show.reports import SearchReport
+from planner.specs.engine import MemoryShare
 from planner.specs.model import ModelSpec
 from planner.specs.spec_paths import SpecKind
 from planner.specs.training_workload import RlWorkload, TrainingWorkload
@@ -277,6 +278,8 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
             needs = f"the fullest GPU needs {peak.removesuffix(' GiB')} of {of_usable}"
             return f"host memory {host_memory}; {needs}"
         return f"{describe(plan.problem, miss.rejection)}: {value} against {bound}"
+    if need := _need_without_cache(miss):
+        return need
     if room := _room(plan, miss):
         needs = f"weights and the cache of all requests need {value}"
         return f"{needs}, the engine may use {bound} ({room})"
@@ -289,6 +292,31 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
     of_usable = f"{value.removesuffix(' GiB')} of {formatting.format_gib(usable)}"
     notes = f" ({'; '.join(texts)})" if texts else ""
     return f"peak {of_usable} on the fullest GPU{notes}"
+
+
+def _need_without_cache(miss: NearestMiss) -> str:
+    """Return which part of a server's memory leaves no room for a cache; "" if none does."""
+    inputs = miss.source.inputs
+    if not isinstance(inputs, ServingInputs) or "memory_activations_gib" not in miss.row:
+        return ""
+    weights, adapters, reserved, activations = (
+        number_of_row(miss.row, f"memory_{name}_gib") * GIB
+        for name in ("weights", "adapters", "reserved", "activations")
+    )
+    loaded, bound = weights + adapters + reserved, formatting.format_gib(miss.room)
+    if weights + adapters > miss.room:
+        need = f"weights need {formatting.format_gib(weights + adapters)}"
+        return f"{need}, the engine may use {bound}"
+    if loaded > miss.room:
+        need = f"weights and reserved memory need {formatting.format_gib(loaded)}"
+        return f"{need}, the engine may use {bound}"
+    if loaded + activations <= miss.room:
+        return ""
+    left = formatting.format_gib(miss.room - loaded)
+    need = f"activations of a step need {formatting.format_gib(activations)}, weights and reserved "
+    if inputs.engine.memory.memory_share is MemoryShare.LOADED:
+        return f"{need}memory leave {left} outside the cache, whose share is taken first"
+    return f"{need}memory leave {left} of the {bound} that the engine may use"
 
 
 def infeasible_reason(seen: PredictedPlan) -> str:

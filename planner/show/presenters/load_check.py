@@ -278,10 +278,16 @@ def _beyond_line(plan: Plan, row: Row, rate: float) -> str:
             "without bound; give --num-requests for a load of a fixed number of requests."
         )
     last = formatting.format_duration(number_of(row, "last_time_to_first_token_s"))
+    count = formatting.format_count(number)
+    if number <= number_of(row, "concurrency") * number_of(row, "replicas"):
+        return (
+            f"All {count} requests run at once, though they arrive faster than the GPUs answer for "
+            f"long (capacity {capacity_text} requests/s, load {rate:g}): TTFT of the last is "
+            f"{last}."
+        )
     return (
         f"Overloaded: capacity {capacity_text} requests/s, load {rate:g}; the queue grows, "
-        "TTFT of the "
-        f"last of {formatting.format_count(number)} requests is {last}."
+        f"TTFT of the last of {count} requests is {last}."
     )
 
 

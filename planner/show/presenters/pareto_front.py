@@ -34,7 +34,7 @@ from planner.show.presenters.format_results import (
     short_plan_of,
 )
 from planner.show.presenters.row_tables import PLACEMENT_COLUMNS, make_table, shown_columns
-from planner.show.presenters.uncertainty import ties
+from planner.show.presenters.uncertainty import tie_text, ties
 from planner.show.reports import ResultRow, SearchReport
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import ResultWording, Workload
@@ -147,7 +147,7 @@ def front_table(report: SearchReport, rows: Sequence[RankedRow]) -> Table:
     notes = [f"{RECOMMENDED} recommended"]
     if any(row.is_tied for row in rows):
         factor = report.recommended_sure.tie_factor
-        notes.append(f"{TIED} tied with #1: within x{factor:.2f}, the error between layouts")
+        notes.append(f"{TIED} tied with #1: {tie_text(factor)}")
     marks, first = [row.mark for row in rows], [Column("rank", ranks, "#")]
     return make_table("front", front_title(report, len(rows)), workload, plans, columns,
                       marks, ["; ".join(notes)], first=first, goals=goals)  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.base import formatting
 from planner.base.csv_cells import Row
-from planner.confidence.intervals import Confidence
+from planner.confidence.intervals import MAX_TIE_FACTOR, Confidence
 from planner.decide.assumptions import SensitiveAssumption
 from planner.optimize.result_columns import COLUMNS_BY_ERROR, fit_probability, intervals
 from planner.question.terms import glossary, is_answer_column
@@ -57,6 +57,14 @@ EVIDENCE = {
 _PROMPT_COST = "cost_per_million_input_tokens_usd"
 FOR_ASSUMED = "The intervals are for the values assumed."
 """The note below assumptions."""
+
+
+def tie_text(factor: float) -> str:
+    """Return the factor between two speeds below which plans are tied, and where it is from."""
+    within = f"within x{factor:.2f}"
+    if factor < MAX_TIE_FACTOR:
+        return f"{within}, the error between layouts"
+    return f"{within}, the most that counts as a tie: the error between layouts is no smaller"
 
 
 def interval_pairs(row: Row, confidence: Confidence, capacity: float) -> dict[str, str]:

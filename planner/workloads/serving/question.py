@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from planner.base.enums import AdapterTargets, CacheType, Quantization
+from planner.base.enums import AdapterTargets, AttentionKind, CacheType, Quantization
 from planner.base.training_aliases import served_targets
 from planner.confidence.medians import Work, median_slowdown
 from planner.errors import SearchSpaceError, SpecError
@@ -96,6 +96,10 @@ def format_weight_formats(model: ModelSpec) -> str:
 
 
 SINGLE = "serve_single"
+# Tokens of a step on large GPUs (get_batch_defaults of vllm/engine/arg_utils.py), and GPUs of a
+# node: the ranks of tensor parallelism that latent caches have copies on.
+_LONG_PROMPT = 8192
+_CACHE_PARTS = 8
 
 
 _SPACE = "serve"
@@ -223,6 +227,7 @@ def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> Serv
     values["lora_rank"] = request.lora_rank or 0
     values["lora_targets"] = _lora_targets(request)
     values["draft_method"] = method = _draft_method(request, model)
+    values["decode_context_parallel"] = _cache_split(request)
     drafted, steps = _draft_tokens(request), request.draft_steps
     values["draft_tokens"] = drafted
     if drafted and steps and steps > drafted:
@@ -278,6 +283,25 @@ def variations_of(request: Request) -> dict[str, float]:
         defaults["output_variation"] = 0.0
     answers = {name: getattr(request, name) for name in defaults}
     return {name: defaults[name] if value is None else value for name, value in answers.items()}
+
+
+def cache_splits(request: Request, model: ModelSpec) -> list[int | None]:
+    """Return the numbers of ranks that a search tries for parts of caches; [None]: only one.
+
+    Of models with latent attention every rank of tensor parallelism holds a copy of the cache,
+    which limits the requests at once where prompts are long.
+    """
+    is_latent = all(each.kind is AttentionKind.LATENT for each in model.attentions)
+    is_long = (request.input_tokens or 0) > _LONG_PROMPT
+    if request.space == SINGLE or not (is_latent and is_long):
+        return [None]
+    return [1, _CACHE_PARTS]
+
+
+def _cache_split(request: Request) -> int:
+    """Return the number of ranks that hold parts of caches; of several the largest."""
+    split = request.decode_context_parallel or 1
+    return split if isinstance(split, int) else max(split)
 
 
 def _draft_tokens(request: Request) -> int:
@@ -350,7 +374,7 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
             f"{engine.name} has no redundant experts: leave out --redundant-experts, or name "
             "an engine that does (vllm, sglang, tensorrt-llm)."
         )
-    if request.decode_context_parallel > 1 and not engine.decode_context_parallel:
+    if (_cache_split(request) > 1) and not engine.decode_context_parallel:
         raise SpecError(
             f"{engine.name} has no decode context parallelism: leave out "
             "--decode-context-parallel, or name an engine that does (vllm, sglang)."

@@ -157,13 +157,35 @@ def _single_pools(source: PrefillDecodeSource, num_requests: int | None) -> Pool
     gpus_per_worker = [int(table.replica_gpus[0]) for table in (prefill, decode)]
     numbers = _worker_numbers(source, gpus_per_worker[0], gpus_per_worker[1])
     if len(numbers) * prefill.size * layouts != 1:
-        raise SearchSpaceError(
-            f"That is {len(numbers) * prefill.size * layouts:,} configurations of prefill "
-            "and decode workers: give one value per parameter, replicas and prefill_replicas too."
-        )
+        raise SearchSpaceError(_several_pools_text(source, numbers, gpus_per_worker))
     first, second = numbers[0]
     return PoolConfigurations.combine_workers(
         prefill, decode, np.array([first]), np.array([second])
+    )
+
+
+def _several_pools_text(
+    source: PrefillDecodeSource, numbers: list[tuple[float, float]], gpus_per_worker: list[int]
+) -> str:
+    """Return what to state so that there is one configuration of prefill and decode workers."""
+    of_prefill, of_decode = gpus_per_worker
+    each = f"prefill workers of {of_prefill} and decode workers of {of_decode} GPUs"
+    searched = "or use `planner search`, which tries them all."
+    if numbers:
+        return (
+            f"Several configurations are possible, of {each}: give one value per parameter, "
+            f"replicas and prefill_replicas too, {searched}"
+        )
+    requested = [
+        f"{number or 'any number of'} x {gpus}"
+        for number, gpus in zip(
+            (source.space.prefill_replicas, source.space.replicas), gpus_per_worker, strict=True
+        )
+    ]
+    counts = " or ".join(map(str, source.counts))
+    return (
+        f"No numbers of {each} ({' + '.join(requested)}) fill {counts} GPUs: give "
+        f"--set tensor_parallel=N, or other --set prefill_replicas and replicas, {searched}"
     )
 
 

@@ -28,6 +28,7 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     single_axis,
 )
+from planner.configurations.serving_rules import can_split_prompts
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import prefix_share
@@ -41,6 +42,7 @@ from planner.estimators.inference.static_batch import StaticBatch, static_batch
 from planner.estimators.power_draw import PowerDraw
 from planner.optimize.problem import confidence_factor
 from planner.optimize.source import Columns, Need, Source
+from planner.question.names import DECODE_CONTEXT_PARALLEL
 from planner.question.request import Request
 from planner.question.terms import parameter_defaults, terms_about, terms_of
 from planner.specs.engine import ATTENTION_FFN, EngineProfile
@@ -232,6 +234,10 @@ _ALL = "all"
 _LARGEST_REPLICA = 64
 
 
+# Ranks that split prompts, in one node.
+_PROMPT_SPLITS = (1, 2, 4, 8)
+
+
 _LAYOUT = terms_about("model_parallel", "serve")
 
 
@@ -249,11 +255,13 @@ def serving_mesh(
     model: ModelSpec,
     engine: EngineProfile,
     caches_activations: bool = False,
+    splits_prompts: bool = False,
 ) -> OpenMesh[ServingConfigurations]:
     """All combinations of the search space's values, narrowed by the user's ``settings``.
 
     Without ``counts`` of GPUs every configuration is one replica on its own GPUs.
     ``caches_activations``: the cache has the format of the activations, where none is specified.
+    ``splits_prompts``: GPUs that split prompts are tried, where no number is specified.
 
     Raises SearchSpaceError if a parameter or a value is unknown, there is no value left, or the
     engine has no such option.
@@ -276,6 +284,8 @@ def serving_mesh(
             f"{engine.name} has no option for the share of GPU memory that it uses: leave out "
             "gpu_memory_utilization, or name an engine that has (vllm, sglang, tensorrt-llm)."
         )
+    if splits_prompts and "context_parallel" not in {*space.parameters, *settings}:
+        table["context_parallel"] = [*_PROMPT_SPLITS]
     if not model.num_experts and "attention_data_parallel" not in settings:
         table["attention_data_parallel"] = [1]
     if "concurrency" not in settings:
@@ -391,12 +401,10 @@ _NUMBERS = ("replicas", "prefill_replicas")
 def serving_sources(scene: HardwareScenario) -> list[Source]:
     """The search sources of a scenario, one for each serving mode and prefill GPU."""
     request = scene.question.request
-    engine = scene.profile
-    if not engine.scheduler.serves:
-        raise SearchSpaceError(
-            f"{engine.name} has static batches only and cannot serve a stream of requests: "
-            "see `planner estimate --workload inference`."
-        )
+    _check_streams(scene)
+    is_tried = DECODE_CONTEXT_PARALLEL in scene.question.compared
+    if is_tried and _lacks_split_caches(scene):
+        return []
     modes = parse_modes(request)
     if scene.question.work.embeds:
         modes = _without_answers(scene, modes)
@@ -434,6 +442,12 @@ def serving_sources(scene: HardwareScenario) -> list[Source]:
             )
         )
     return [_counted_on(source, request.limit_confidence) for source in sources]
+
+
+def _lacks_split_caches(scene: HardwareScenario) -> bool:
+    """Return True if ranks are to hold parts of caches, and those of the engine hold copies."""
+    is_split = scene.question.work.decode_context_parallel > 1
+    return is_split and not scene.profile.decode_context_parallel
 
 
 def _has_waiting_requests(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
@@ -547,7 +561,7 @@ def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingInputs:
         engine=_engine(scene, place),
         workload=question.work,
         draft=draft_of(question.request, question.model, place.machine.catalogue),
-        compares_drafts=question.compares_drafts,
+        compared=question.compared,
         engine_version=question.request.engine_version or "",
         slowdown=serving_slowdown(question.request),
     )
@@ -568,15 +582,37 @@ def _mesh(
     scene: HardwareScenario, settings: Mapping[str, object]
 ) -> OpenMesh[ServingConfigurations]:
     """All combinations of parameter values of one replica, narrowed by the user's ``settings``."""
-    question = scene.question
+    question, engine = scene.question, _engine(scene, scene.place)
+    is_search = question.request.space != SINGLE and question.request.workload == "serve"
     return serving_mesh(
         scene.space,
         settings,
         counts=question.counts or None,
         model=question.model,
-        engine=_engine(scene, scene.place),
+        engine=engine,
         caches_activations=caches_activations(question.request),
+        splits_prompts=is_search and _splits_prompts(scene, engine),
     )
+
+
+def _splits_prompts(scene: HardwareScenario, engine: EngineProfile) -> bool:
+    """Return True if prompts are longer than the engine's largest step, and it can split them.
+
+    Shorter prompts fill a step together: then ranks that split each save no time.
+    """
+    model, work = scene.question.model, scene.question.work
+    is_long = work.input_tokens > engine.scheduler.max_num_batched_tokens
+    return is_long and can_split_prompts(scene.place.machine.gpu, model, engine, work)
+
+
+def _check_streams(scene: HardwareScenario) -> None:
+    """Refuse an engine that serves no streams."""
+    engine = scene.profile
+    if not engine.scheduler.serves:
+        raise SearchSpaceError(
+            f"{engine.name} has static batches only and cannot serve a stream of requests: "
+            "see `planner estimate --workload inference`."
+        )
 
 
 def _without_pools(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
