@@ -325,9 +325,7 @@ def faster_option_lines(report: SearchReport) -> Iterator[str]:
 def surer_plan_line(report: SearchReport) -> str:
     """Return the first plan of the front that is likely to keep the limits, if this one is not."""
     row, goals = report.best_row, search_goals(report)
-    chances = [limit.probability for limit in report.recommended_limits]
-    finite = [chance for chance in chances if chance is not None]
-    if not finite or min(finite) >= _LIKELY or not goals:
+    if not number_of(row, _LIMITS) < _LIKELY or not goals:
         return ""
     surer = [
         other.row

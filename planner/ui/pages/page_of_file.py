@@ -21,6 +21,7 @@ from planner.question.names import (
     CONCURRENCY,
     ENGINE,
     INPUT_TOKENS,
+    LIMITS_PROBABILITY,
     MODEL,
     NUM_GPUS,
     OUTPUT_TOKENS,
@@ -166,7 +167,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
             *report.version_notes,
         ],
         headline=headline(workload, row),
-        figures=figures(row, row_ends(row), [o.probability for o in report.recommended_limits]),
+        figures=figures(row, row_ends(row), number_of(row, LIMITS_PROBABILITY)),
         evidence=evidence(report.recommended_sure.basis, row.get("evidence_runs")),
         answer=[
             f"Recommended: {format_gpus(row)}, {plan_of(workload, row)}.",
@@ -438,7 +439,7 @@ def _page(
             *report.version_notes,
         ],
         headline=headline(report.workload, row),
-        figures=figures(row, ends, [limit.probability for limit in limits]),
+        figures=figures(row, ends, number_of(row, LIMITS_PROBABILITY)),
         evidence=evidence(sure.basis, row.get("evidence_runs")),
         answer=[
             _sentence(report.workload, row, names, ends),
@@ -500,12 +501,11 @@ def estimate_page(report: EstimateReport, catalogue: Catalogue) -> Page:
         charts = [block for block in charts if getattr(block, "name", "").startswith("memory")]
     chart = next((block for block in charts if isinstance(block, Bars)), None)
     price_text = format_price(row)
-    chances = [limit.probability for limit in report.limits]
     page = replace(
         page,
         question=[*page.question, *([f"Price: {price_text}."] if price_text else [])],
         headline=page.headline or headline(workload, row, "runs"),
-        figures=figures(row, ends_of_row(row), chances) if runs else (),
+        figures=figures(row, ends_of_row(row), number_of(row, LIMITS_PROBABILITY)) if runs else (),
         evidence=evidence(report.sure.basis, row.get("evidence_runs")) if runs else None,
         chart=chart,
         sections=[
