@@ -28,6 +28,7 @@ from planner.confidence.intervals import (
     MAX_CONFIDENCE,
     MEDIAN,
     Confidence,
+    confidence_of_each,
     probability_below,
     quantile,
 )
@@ -36,6 +37,7 @@ from planner.formulas.normal import normal_upper_tail
 from planner.optimize.goals import Constraint, Objective
 from planner.optimize.result_columns import COLUMNS_BY_ERROR
 from planner.optimize.source import Candidates, SearchInputs, Source, at_load
+from planner.question.names import REQUEST_LATENCY
 from planner.question.terms import glossary, parse_percentile, term_of_column, terms_of
 
 _LEAST_CHANCE = 0.5
@@ -44,6 +46,8 @@ _UNKNOWN_RISK = 10.0
 """What a plan without published runs like it counts worse by."""
 _AT_END = NormalDist().inv_cdf(MAX_CONFIDENCE)
 _PERCENTILE = re.compile(r"_p\d+$")
+_SAME_ERRORS = {"calendar_time": "step_time"}
+"""Measured quantities that err as others do: calendar time is steps and interruptions."""
 
 
 def confidence_factor(
@@ -165,14 +169,56 @@ def limit_probability(candidates: Candidates, limit: Constraint) -> float:
     return share_below if limit.sign > 0 else 1 - share_below
 
 
+def confidence_per_limit(
+    confidence: float, limits: Iterable[str], request_rate: float | None = None
+) -> float:
+    """How surely each limit must be kept so that all hold with a ``confidence``.
+
+    Memory is no limit here: whether a plan fits is seen when it starts, and has a probability of
+    its own.
+
+    Parameters
+    ----------
+    confidence : probability that all limits hold
+    limits : names of the limits
+    request_rate : rate that the plan must serve [1/s]; None: no such limit
+    """
+    names = [*limits, *([] if request_rate is None else ["request_rate"])]
+    causes = {cause for name in names if (cause := _cause_of_error(name)) is not None}
+    return confidence_of_each(confidence, len(causes))
+
+
+def joint_probability(chances: Mapping[str, Numeric]) -> FloatArray:
+    """The probability to keep all limits, from that of each by name; NaN: all are unknown.
+
+    It is the product over limits with different errors, and the least of limits with the same
+    errors, such as a mean and its percentile. A lower bound if errors go together.
+    """
+    by_cause: dict[str, Numeric] = {}
+    for name, chance in chances.items():
+        cause = _cause_of_error(name) or name
+        by_cause[cause] = np.fmin(by_cause.get(cause, np.nan), chance)
+    each = np.array(np.broadcast_arrays(*by_cause.values()))
+    return np.where(np.isnan(each).all(axis=0), np.nan, np.nanprod(each, axis=0))
+
+
+def _cause_of_error(name: str) -> str | None:
+    """What limits have in common whose errors are the same; None: the quantity does not err."""
+    name = _without_percentile(name)
+    if name == REQUEST_LATENCY:  # a sum of two quantities that err
+        return name
+    quantities = _error_quantities().get(name, ())
+    return next((_SAME_ERRORS.get(quantity, quantity) for quantity, _ in quantities), None)
+
+
 def limit_probabilities(
     candidates: Candidates, rows: IndexArray, limits: Iterable[Constraint]
 ) -> FloatArray:
-    """The probability of rows at flat indices to keep the tightest of some limits.
+    """The probability of rows at flat indices to keep all limits (`joint_probability`).
 
     Limits of quantities without published errors count as kept.
     """
-    chances = np.ones(len(rows))
+    chances: dict[str, Numeric] = {"": np.ones(len(rows))}
     for limit in limits:
         total, low, high = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
         for followed, part in candidates.addends(limit.name).items():
@@ -185,8 +231,8 @@ def limit_probabilities(
             score = limit.sign * np.sign(away) * _AT_END * np.abs(away) / spread
         # Values that do not err are judged by the limit itself.
         chance = np.where(spread > 0, normal_upper_tail(-score), 1.0)
-        chances = np.minimum(chances, np.where(np.isfinite(chance), chance, 1.0))
-    return chances
+        chances[limit.name] = np.where(np.isfinite(chance), chance, 1.0)
+    return joint_probability(chances)
 
 
 def _ends_of_rows(
@@ -304,14 +350,16 @@ def constraints(
     bounds: Mapping[str, float],
     assumed: Mapping[str, float] | None = None,
     confidence: float = MEDIAN,
+    request_rate: float | None = None,
 ) -> tuple[Constraint, ...]:
     """Constraints from bounds in SI units by name; assumed bounds come last.
 
-    All are judged at the ``confidence``.
+    All, and the ``request_rate`` [1/s] if there is one, hold together with the ``confidence``.
 
     Raises SearchSpaceError if a name is unknown or a bound is negative or not a number.
     """
     terms, defaults = terms_of(workload, "limit"), dict(assumed or {})
+    each = confidence_per_limit(confidence, {**bounds, **defaults}, request_rate)
     for name, bound in bounds.items():
         if name not in terms:
             hint = did_you_mean(name, terms)
@@ -325,7 +373,8 @@ def constraints(
             sign=terms[name].sign,
             unit=terms[name].type,
             assumed=name in defaults,
-            confidence=confidence,
+            confidence=each,
+            joint_confidence=confidence,
         )
         for name, bound in {**bounds, **defaults}.items()
     )
@@ -433,7 +482,7 @@ class Problem:
         """What the first objective of some rows is worse by in the bad case, at least 1.
 
         The bad case is what 9 of 10 published runs like the plan keep, over the probability that it
-        fits in memory and the probability that it keeps the tightest limit of the user.
+        fits in memory and the probability that it keeps all limits of the user.
         """
         objective, source = self.objectives[0], candidates.source
         number = max(source.counts, default=1)

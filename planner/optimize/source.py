@@ -391,6 +391,10 @@ class Source(ABC):
     def _confidence(self, num_gpus: float, group: int) -> Confidence | None:
         return None
 
+    def with_rate_confidence(self, confidence: float) -> Source:
+        """The source whose plans reach a specified request rate with this ``confidence``."""
+        return self
+
     def evidence_groups(self, configurations: Any) -> IndexArray:
         """The group of evidence of each configuration (`planner.confidence.evidence`)."""
         return np.zeros((), dtype=np.intp)

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import planner
-from planner.optimize.problem import limit_probability, limit_rows, with_rate_limit
+from planner.optimize.problem import (
+    joint_probability,
+    limit_probability,
+    limit_rows,
+    with_rate_limit,
+)
 from planner.optimize.result_columns import full_columns
 from planner.show.presenters.row_tables import PROBABILITY, with_limits
 
@@ -31,8 +36,8 @@ def test_a_row_says_what_is_told_of_its_plan(name: str) -> None:
     result = searched({name: SERVED[name]}, input_tokens=1000, output_tokens=300)
     best, limits = result.recommended, with_rate_limit(result.problem.constraints, None)
     table = with_limits(full_columns(best.columns(), result.problem.sources), limits)
-    told = [row["probability"] for row in limit_rows(best, limits)]
-    assert table[PROBABILITY] == pytest.approx([min(told)], rel=1e-9)
+    told = {row["name"]: row["probability"] for row in limit_rows(best, limits)}
+    assert table[PROBABILITY] == pytest.approx([float(joint_probability(told))], rel=1e-9)
 
 
 def test_the_rate_that_is_asked_for_counts() -> None:

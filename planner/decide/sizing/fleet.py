@@ -72,7 +72,8 @@ class Margin:
     sign : 1: upper bound, -1: lower bound
     bound : bound
     predicted : predicted value, the median
-    value_at_confidence : value that the requested ``confidence`` of runs keeps
+    value_at_confidence : value that runs keep together with those of all limits, with the
+        requested confidence
     has_errors : published runs determine the error; otherwise ``value_at_confidence`` is the
         prediction
     """
@@ -293,7 +294,7 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
             value_at_confidence=first(judged_value(candidates, limit)),
             has_errors=not is_unknown(source, limit.name, limit.confidence, limit.sign),
         )
-    rate, confidence = plan.request.request_rate, plan.request.limit_confidence
+    rate, confidence = plan.request.request_rate, plan.confidence_per_limit
     if rate is None or any(limit.name == RATE for limit in plan.problem.constraints):
         return
     yield Margin(

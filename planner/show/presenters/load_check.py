@@ -17,7 +17,7 @@ from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import new_tokens, request_overhead
 from planner.estimators.inference.prefix_hits import token_bytes
 from planner.estimators.inference.replica_simulation import PrefixCache, Requests, StepCosts, replay
-from planner.optimize.problem import limit_probability, with_rate_limit
+from planner.optimize.problem import joint_probability, limit_probability, with_rate_limit
 from planner.optimize.source import Candidates, at_load
 from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from planner.question.request import Request
@@ -194,8 +194,8 @@ def start_pairs(row: Row, *, shortens: bool = False) -> dict[str, str]:
 def load_line(plan: Plan, candidates: Candidates) -> str:
     """Return whether the first row serves the requested rate, its capacity and its queue.
 
-    The probability is the smallest one of reaching the rate and of keeping each limit. Without a
-    rate the sentence has the requests that wait; it is empty if none do.
+    The probability is that of reaching the rate and keeping all limits. Without a rate the
+    sentence has the requests that wait; it is empty if none do.
     """
     rate = plan.request.request_rate
     row = candidates.row
@@ -208,13 +208,15 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
         beyond, end = _beyond_line(plan, row, rate), _end_line(plan, candidates, row)
         return _sentences(beyond, _room_line(candidates, row), end)
     constraints = with_rate_limit(plan.problem.constraints, rate)
-    probabilities = [
-        probability
-        for limit in constraints
-        if math.isfinite(probability := limit_probability(candidates, limit))
-    ]
+    probability = float(
+        joint_probability(
+            {limit.name: limit_probability(candidates, limit) for limit in constraints}
+        )
+    )
     likelihood = (
-        f" ({formatting.format_probability(min(probabilities))} likely)" if probabilities else ""
+        f" ({formatting.format_probability(probability)} likely)"
+        if math.isfinite(probability)
+        else ""
     )
     in_flight = formatting.format_significant(number_of_row(row, "requests_in_flight"))
     capacity_text = formatting.format_significant(number_of_row(row, "capacity_requests_per_s"))

@@ -13,7 +13,7 @@ from planner.base.csv_cells import Row
 from planner.decide.assumptions import SensitiveAssumption
 from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.optimize.result_columns import COLUMNS_BY_ERROR, RUNS
-from planner.question.names import GPU
+from planner.question.names import GPU, LIMITS_PROBABILITY
 from planner.question.terms import terms_about
 from planner.show.output_blocks import BEST, Block, KeyValues, Lines, make_lines
 from planner.show.presenters.alternatives import change_text
@@ -144,7 +144,6 @@ _MIN_DIFFERENCE = 1e-3
 _LIKELY = 0.9
 _VERBS = {"train": "Train", "serve": "Serve", "rl": "Train"}
 _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
-_LIMITS = "limits_probability"
 _STEPS_TIME, _CALENDAR_TIME = "time_to_train_days", "calendar_time_days"
 
 
@@ -325,20 +324,19 @@ def faster_option_lines(report: SearchReport) -> Iterator[str]:
 def surer_plan_line(report: SearchReport) -> str:
     """Return the first plan of the front that is likely to keep the limits, if this one is not."""
     row, goals = report.best_row, search_goals(report)
-    chances = [limit.probability for limit in report.recommended_limits]
-    finite = [chance for chance in chances if chance is not None]
-    if not finite or min(finite) >= _LIKELY or not goals:
+    if not number_of(row, LIMITS_PROBABILITY) < _LIKELY or not goals:
         return ""
     surer = [
         other.row
         for other in ranked_rows(report)
-        if number_of(other.row, _LIMITS) >= _LIKELY and (other.row.get(RUNS) or not row.get(RUNS))
+        if number_of(other.row, LIMITS_PROBABILITY) >= _LIKELY
+        and (other.row.get(RUNS) or not row.get(RUNS))
     ]
     if not surer:
         return ""
     sign = 1 if is_lower_better(report) else -1
     other = min(surer, key=lambda plan: sign * number_of(plan, goals[0]))
-    chance = formatting.format_probability(number_of(other, _LIMITS))
+    chance = formatting.format_probability(number_of(other, LIMITS_PROBABILITY))
     result = _compared_result(goals[0], row, other, has_ends=False)
     return f"Surer: {plan_title(report, other)}: {chance} likely to keep the limits; {result}"
 
@@ -391,8 +389,8 @@ def better_lines(report: SearchReport) -> list[str]:
     if number_of(other, _FITS) < min(_LIKELY, number_of(row, _FITS)):
         chance = formatting.format_probability(number_of(other, _FITS))
         texts.append(f"{chance} likely to fit")
-    if number_of(other, _LIMITS) < number_of(row, _LIMITS):
-        chance = formatting.format_probability(number_of(other, _LIMITS))
+    if number_of(other, LIMITS_PROBABILITY) < number_of(row, LIMITS_PROBABILITY):
+        chance = formatting.format_probability(number_of(other, LIMITS_PROBABILITY))
         texts.append(f"{chance} likely to keep the limits")
     if len(texts) == 1 and _has_worse_end(report, other):
         texts.append("worse at the bad end of its range")

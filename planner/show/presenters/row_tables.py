@@ -22,9 +22,10 @@ from planner.base.formatting import printable
 from planner.base.units import to_si
 from planner.confidence.intervals import probability_below
 from planner.optimize.goals import Constraint
-from planner.optimize.problem import with_rate_limit
+from planner.optimize.problem import joint_probability, with_rate_limit
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Columns
+from planner.question.names import LIMITS_PROBABILITY
 from planner.question.parse_values import limit_column
 from planner.question.terms import glossary, parse_percentile, term_of_column, terms_about, terms_of
 from planner.show.output_blocks import Cell, Column, Table, fit_table
@@ -225,7 +226,6 @@ def _rank(name: str, goals: Iterable[str]) -> int:
     return min(rank, _OF_OBJECTIVES) if name in goals else rank
 
 
-PROBABILITY = "limits_probability"
 # Limits whose column has another name.
 _COLUMNS_OF = {"request_rate": ("capacity_requests_per_s", "requests_per_s")}
 # A latency is the sum of these, each with its own errors; the second pair is of static batches.
@@ -241,16 +241,17 @@ _UNITLESS = ("1", "1/s", "count")
 def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
     """Return the result columns and the probability that each row keeps all ``limits``.
 
-    The probability is the smallest over the limits with published errors, [1]; NaN if there are
-    none. Without limits the table is unchanged.
+    The probability is that of `joint_probability`, of limits with published errors, [1]. Without
+    such limits the table is unchanged.
     """
-    probabilities = [
-        probability for limit in limits if (probability := _chances(table, limit)) is not None
-    ]
+    probabilities = {
+        limit.name: probability
+        for limit in limits
+        if (probability := _chances(table, limit)) is not None
+    }
     if not probabilities:
         return dict(table)
-    with np.errstate(invalid="ignore"):
-        return {**table, PROBABILITY: np.fmin.reduce(probabilities)}
+    return {**table, LIMITS_PROBABILITY: joint_probability(probabilities)}
 
 
 def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | None:

@@ -183,16 +183,18 @@ def layout_text(row: Row) -> str:
 
 def _sure_line(sizes: Sizes, best: Size, fleet: FeasiblePlan) -> str:
     """Return the limits of the user and the probability to keep them."""
-    limits = [
+    limits = ["the rate"] if any(margin.name == RATE for margin in fleet.margins) else []
+    limits += [
         format_constraint(margin.name, margin.sign, margin.bound, margin.unit)
         for margin in fleet.margins
         if margin.name != RATE and margin.name not in best.assumed
     ]
+    limits += ["the assumed limits"] if best.assumed else []
     confidence = sizes.request.limit_confidence
-    gpus_text = "; ".join(limits) or "the rate"
+    together, each = (" all", "each limit ") if len(limits) > 1 else ("", "")
     if confidence == MEDIAN:
-        return f"Sized at the prediction, 50 % likely to keep: {gpus_text}"
-    return f"{100 * confidence:g} % likely to keep: {gpus_text}"
+        return f"Sized at the prediction, {each}50 % likely: {'; '.join(limits)}"
+    return f"{100 * confidence:g} % likely to keep{together}: {'; '.join(limits)}"
 
 
 def peak_lines(sizes: Sizes) -> list[str]:

@@ -10,6 +10,7 @@ from planner.base import formatting
 from planner.base.csv_cells import Row
 from planner.confidence.intervals import MAX_TIE_FACTOR, Confidence
 from planner.decide.assumptions import SensitiveAssumption
+from planner.optimize.problem import joint_probability
 from planner.optimize.result_columns import COLUMNS_BY_ERROR, fit_probability, intervals
 from planner.question.terms import glossary, is_answer_column
 from planner.show.presenters.format_results import (
@@ -118,7 +119,7 @@ def uncertainty_lines(
     gpu: str = "",
     missing: Sequence[str] = (),
 ) -> list[str]:
-    """Return lines on the intervals, and the probability to keep each of `limit_rows`.
+    """Return lines on the intervals, and the probability to keep each of `limit_rows` and all.
 
     Both are for the assumed values if there are ``assumptions``.
     """
@@ -128,7 +129,7 @@ def uncertainty_lines(
         meaning = "90 % interval for the values assumed" if is_open else "90 % interval"
         lines.append(f"In brackets: {meaning}; evidence: {evidence(basis, runs, missing)}.")
         lines += unnamed_lines(gpu)
-    terms, texts = glossary(), []
+    terms, texts, chances = glossary(), [], dict[str, float]()
     for limit in limits:
         term, bound, probability = terms.get(limit["name"]), limit["bound"], limit["probability"]
         if term is not None and bound is not None and probability is not None:
@@ -139,6 +140,10 @@ def uncertainty_lines(
             texts.append(
                 f"{formatting.format_probability(probability)} likely to keep {bound_words}"
             )
+            chances[term.term] = probability
+    if len(chances) > 1:
+        together = formatting.format_probability(float(joint_probability(chances)))
+        texts.append(f"{together} to keep all")
     return [*lines, f"{', '.join(texts)}."] if texts else lines
 
 

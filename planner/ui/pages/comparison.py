@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from planner.base import formatting
 from planner.base.enums import Contract
+from planner.confidence.intervals import MEDIAN
 from planner.decide.sizing.autoscaling import HOURS
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH
 from planner.decide.sizing.purchase import (
@@ -317,8 +318,10 @@ def _with_cheapest_choice(
     """
     row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
     confidence = number_of(row, "confidence")
+    if confidence == MEDIAN:  # each limit at its prediction
+        confidence = math.nan
     confidence_note = (
-        f" {formatting.format_probability(confidence)} of runs like this keep the limits."
+        f" {formatting.format_probability(confidence)} of runs like this keep all limits."
         if math.isfinite(confidence)
         else ""
     )
@@ -336,7 +339,7 @@ def _with_cheapest_choice(
         headline=f"{headline(workload, row, wins)}{confidence_note}",
         figures=[
             replace(figure, between=figure.between or _spread(figure, row, column))
-            for figure in figures(row, row_ends(row), [confidence], [NUM_GPUS, column])
+            for figure in figures(row, row_ends(row), confidence, [NUM_GPUS, column])
         ],
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(

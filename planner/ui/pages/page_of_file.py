@@ -18,6 +18,7 @@ from planner.question.names import (
     CONCURRENCY,
     ENGINE,
     INPUT_TOKENS,
+    LIMITS_PROBABILITY,
     MODEL,
     NUM_GPUS,
     OUTPUT_TOKENS,
@@ -48,6 +49,7 @@ from planner.show.presenters.explanation import sensitivities_blocks
 from planner.show.presenters.format_results import (
     label,
     layout_of,
+    number_of,
     plan_of,
 )
 from planner.show.presenters.infeasible import ASSUMED, infeasible_message
@@ -147,7 +149,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
             *report.version_notes,
         ],
         headline=headline(workload, row),
-        figures=figures(row, row_ends(row), [o.probability for o in report.recommended_limits]),
+        figures=figures(row, row_ends(row), number_of(row, LIMITS_PROBABILITY)),
         evidence=evidence(report.recommended_sure.basis, row.get("evidence_runs")),
         answer=[
             f"Recommended: {format_gpus(row)}, {plan_of(workload, row)}.",
@@ -380,12 +382,11 @@ def estimate_page(report: EstimateReport, catalogue: Catalogue) -> Page:
     if not runs:
         charts = [block for block in charts if getattr(block, "name", "").startswith("memory")]
     chart = next((block for block in charts if isinstance(block, Bars)), None)
-    chances = [limit.probability for limit in report.limits]
     page = replace(
         page,
         question=[*page.question, *price_lines(row)],
         headline=page.headline or headline(workload, row, "runs"),
-        figures=figures(row, row_ends(row), chances) if runs else (),
+        figures=figures(row, row_ends(row), number_of(row, LIMITS_PROBABILITY)) if runs else (),
         evidence=evidence(report.sure.basis, row.get("evidence_runs")) if runs else None,
         chart=chart,
         sections=[

@@ -441,12 +441,12 @@ def _first_with_number(row: AnyRow, names: Mapping[str, str]) -> list[tuple[str,
 def figures(
     row: AnyRow,
     ends: Mapping[str, Ends],
-    chances: Iterable[float | None] = (),
+    chance: float = math.nan,
     first: Sequence[str] = (),
 ) -> list[Figure]:
     """Return up to three numbers of a row: ``first``, or time and cost, and a probability.
 
-    ``chances`` are the probabilities to keep each limit; None: unknown.
+    ``chance`` is the probability to keep all limits; NaN: unknown.
     """
     columns = [name for name in first if math.isfinite(number_of(row, name))]
     columns += [
@@ -456,9 +456,8 @@ def figures(
         if not first
     ]
     chosen = [_figure(row, name, ends) for name in dict.fromkeys(columns)]
-    finite = [chance for chance in chances if chance is not None and math.isfinite(chance)]
-    if finite:
-        chosen.append(_chance("keeps the limits", min(finite), "of the least likely one"))
+    if math.isfinite(chance):
+        chosen.append(_chance("keeps the limits", chance, "of all limits together"))
     elif math.isfinite(number_of(row, _FIT_WORDS)):
         chosen.append(
             _chance("fits in memory", number_of(row, _FIT_WORDS), description_of(_FIT_WORDS))

@@ -43,7 +43,7 @@ from planner.estimators.ownership_cost import outlay
 from planner.estimators.power_draw import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.goals import Constraint, Objective
-from planner.optimize.problem import limit_on_predictions
+from planner.optimize.problem import confidence_factor, limit_on_predictions
 from planner.optimize.source import Block, Columns, Need
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
@@ -83,6 +83,14 @@ class PrefillDecodeSource(ServingSource):
 
     block_rows = 0
     published = "disagg"
+
+    def with_rate_confidence(self, confidence: float) -> PrefillDecodeSource:
+        """The source whose plans reach a specified request rate with this ``confidence``."""
+        if self.space.request_rate is None:
+            return self
+        share = confidence_factor(self, "request_rate", confidence, -1) or 1.0
+        space = replace(self.space, request_rate=self.space.request_rate / share)
+        return replace(self, space=space)
 
     def evidence_groups(self, configurations: Any) -> IndexArray:
         """The group of evidence of all pools of the source."""

@@ -268,6 +268,10 @@ class ReplicaSource(ServingSource):
             memory = serving_memory(self.inputs, configurations)
             return with_filled_cache(self.inputs, configurations, memory)
 
+    def with_rate_confidence(self, confidence: float) -> ReplicaSource:
+        """The source whose plans reach a specified request rate with this ``confidence``."""
+        return replace(self, rate_confidence=confidence)
+
     def rate_share(self, configurations: ServingConfigurations) -> Numeric:
         """The share of the predicted request rate that plans count on."""
         return confidence_factors(self, configurations, "request_rate", self.rate_confidence, -1)

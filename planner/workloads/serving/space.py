@@ -40,7 +40,6 @@ from planner.estimators.inference.serving_memory import (
 )
 from planner.estimators.inference.static_batch import StaticBatch, static_batch
 from planner.estimators.power_draw import PowerDraw
-from planner.optimize.problem import confidence_factor
 from planner.optimize.source import Columns, Need, Source
 from planner.question.names import DECODE_CONTEXT_PARALLEL
 from planner.question.request import Request
@@ -441,7 +440,7 @@ def serving_sources(scene: HardwareScenario) -> list[Source]:
                 waits=_has_waiting_requests(scene, mesh),
             )
         )
-    return [_counted_on(source, request.limit_confidence) for source in sources]
+    return sources
 
 
 def _lacks_split_caches(scene: HardwareScenario) -> bool:
@@ -460,17 +459,6 @@ def _has_waiting_requests(scene: HardwareScenario, mesh: OpenMesh[ServingConfigu
     are_sent = request.num_requests is not None and request.request_rate is None
     is_load = scheduler.continuous or (scheduler.slots and are_sent)
     return is_load and len(mesh.values("concurrency")) == 1
-
-
-def _counted_on(source: Source, confidence: float) -> Source:
-    """The source that sizes plans by the request rate that is reached with this confidence."""
-    if isinstance(source, ReplicaSource):
-        return replace(source, rate_confidence=confidence)
-    if isinstance(source, PrefillDecodeSource) and source.space.request_rate is not None:
-        share = confidence_factor(source, "request_rate", confidence, -1) or 1.0
-        space = replace(source.space, request_rate=source.space.request_rate / share)
-        return replace(source, space=space)
-    return source
 
 
 def batch_sources(scene: HardwareScenario) -> list[Source]:
