@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,12 +14,6 @@ from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.errors import PlannerError
-from planner.estimators.inference.batch_share import ServingInputs
-from planner.estimators.inference.serving_memory import (
-    has_memory_to_start,
-    longest_that_fits,
-    serving_memory,
-)
 from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
@@ -30,7 +25,9 @@ from planner.specs.software_profile import engine_on, release_parts, runs_on
 from planner.specs.spec_paths import SpecKind
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.make_plan import Plan, make_plan
-from planner.workloads.serving.question import with_options
+
+if TYPE_CHECKING:
+    from planner.estimators.inference.batch_share import ServingInputs
 
 TARGET_FIT_PROBABILITY = 0.9
 """Fit probability that a change needs, unless no change reaches it."""
@@ -296,6 +293,13 @@ def older_misfit(
 
     None if the request states a release, the engine is an old one, or all start.
     """
+    from planner.estimators.inference.serving_memory import (
+        has_memory_to_start,
+        longest_that_fits,
+        serving_memory,
+    )
+    from planner.workloads.serving.question import with_options
+
     tool, _, number = inputs.engine.since.partition(" ")
     if request.engine_version or not inputs.engine.current or not number:
         return None

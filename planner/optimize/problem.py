@@ -36,7 +36,7 @@ from planner.errors import SearchSpaceError, did_you_mean
 from planner.formulas.normal import normal_upper_tail
 from planner.optimize.goals import Constraint, Objective
 from planner.optimize.result_columns import COLUMNS_BY_ERROR
-from planner.optimize.source import Candidates, SearchInputs, Source, at_load
+from planner.optimize.source import Candidates, SearchInputs, Source, at_load, of_groups
 from planner.question.names import REQUEST_LATENCY
 from planner.question.terms import glossary, parse_percentile, term_of_column, terms_of
 
@@ -219,11 +219,12 @@ def limit_probabilities(
     Limits of quantities without published errors count as kept.
     """
     chances: dict[str, Numeric] = {"": np.ones(len(rows))}
+    groups = candidates.evidence_groups_at(rows)
     for limit in limits:
         total, low, high = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
         for followed, part in candidates.addends(limit.name).items():
             value = candidates.at(part, rows)
-            below, above = _ends_of_rows(candidates, rows, followed)
+            below, above = _ends_of_groups(candidates.source, groups, followed)
             total, low, high = total + value, low + value * below, high + value * above
         with np.errstate(divide="ignore", invalid="ignore"):
             away = np.log(limit.bound / total)
@@ -235,16 +236,14 @@ def limit_probabilities(
     return joint_probability(chances)
 
 
-def _ends_of_rows(
-    candidates: Candidates, rows: IndexArray, name: str
-) -> tuple[FloatArray, FloatArray]:
+def _ends_of_groups(source: Source, groups: IndexArray, name: str) -> tuple[FloatArray, FloatArray]:
     """Lower and upper factor of the 90 % interval of a quantity, per row; 1 where unknown."""
-    source, number = candidates.source, max(candidates.source.counts, default=1)
+    number = max(source.counts, default=1)
 
     def end(group: int, place: int) -> float:
         return (_interval_of(source.confidence(number, group), name) or FIXED)[place]
 
-    below, above = (candidates.of_groups(rows, partial(end, place=place)) for place in (0, 1))
+    below, above = (of_groups(groups, partial(end, place=place)) for place in (0, 1))
     return below, above
 
 
@@ -491,7 +490,7 @@ class Problem:
             confidence = source.confidence(number, group)
             return bad_case_factor(confidence, objective.name, objective.sign) or _UNKNOWN_RISK
 
-        worse = candidates.of_groups(rows, factor)
+        worse = of_groups(candidates.evidence_groups_at(rows), factor)
         worse = worse if objective.sign > 0 else 1 / worse
         fits = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
         limits = (limit for limit in self.constraints if not limit.assumed)

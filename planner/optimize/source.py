@@ -172,13 +172,14 @@ class Candidates(ABC):
         """Complexity of rows at flat indices."""
         return np.zeros(rows.shape, dtype=np.intp)
 
-    def of_groups(self, rows: IndexArray, value: Callable[[int], float]) -> FloatArray:
-        """A value of the evidence group of each row at flat indices."""
-        groups = self.at(self.source.evidence_groups(self.configurations), rows)
-        values = np.zeros(groups.max(initial=0) + 1)
-        for group in np.flatnonzero(np.bincount(groups)).tolist():
-            values[group] = value(group)
-        return values[groups]
+    @cached_property
+    def evidence_groups(self) -> IndexArray:
+        """The group of evidence of each configuration; broadcasts to ``shape``."""
+        return self.source.evidence_groups(self.configurations)
+
+    def evidence_groups_at(self, rows: IndexArray) -> IndexArray:
+        """The group of evidence of rows at flat indices."""
+        return np.asarray(self.at(self.evidence_groups, rows))
 
     def unproven_at(self, rows: IndexArray) -> BoolArray:
         """True for rows at flat indices whose layout no published run of their software has."""
@@ -188,7 +189,7 @@ class Candidates(ABC):
             confidence = self.source.confidence(number, group)
             return confidence is not None and not confidence.is_proven
 
-        return self.of_groups(rows, is_unproven) > 0
+        return of_groups(self.evidence_groups_at(rows), is_unproven) > 0
 
     def moved(self, source: Any) -> Candidates:
         """The candidates of a source that differs only in prices and other operating terms."""
@@ -219,6 +220,14 @@ class Candidates(ABC):
         if not self.shape or values.shape == self.shape:
             return values.ravel()[rows]
         return RowPicker(rows, self.shape)(values)
+
+
+def of_groups(groups: IndexArray, value: Callable[[int], float]) -> FloatArray:
+    """A value of each group of evidence, for the groups of some rows."""
+    values = np.zeros(groups.max(initial=0) + 1)
+    for group in np.flatnonzero(np.bincount(groups)).tolist():
+        values[group] = value(group)
+    return values[groups]
 
 
 def at_load(candidates: Candidates) -> Candidates:

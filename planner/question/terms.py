@@ -283,6 +283,16 @@ def term_of_column(column: str) -> Term | None:
     return terms.get(column) or terms.get(stem)
 
 
+def is_better_high(column: str) -> bool:
+    """Return True if a higher value of a result column is better, as for rates and free memory.
+
+    >>> is_better_high("tokens_per_s_per_gpu"), is_better_high("cost_usd")
+    (True, False)
+    """
+    term = term_of_column(column)
+    return term is not None and term.term in terms_about("higher_is_better")
+
+
 @cache
 def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
     """The terms of a workload that have at least one of the kinds, by name.

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from planner.base.csv_cells import Row, number_or_nan
 from planner.base.units import DAY, GIB, HOUR
-from planner.decide.explain.plan_comparison import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import distinguishing_interval, ends_of
 from planner.question.renamed import current_name
-from planner.question.terms import glossary, term_of_column, terms_about
+from planner.question.terms import glossary, is_better_high, term_of_column, terms_about
 from planner.show.presenters.format_results import ends_in
 from planner.specs.catalogue import Catalogue
 

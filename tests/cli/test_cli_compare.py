@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner.__main__ import run
-from planner.decide.explain.plan_comparison import is_better_high
+from planner.question.terms import is_better_high
 
 QUESTION = (
     "--model",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.decide.explain.plan_comparison import is_better_high
+from planner.question.terms import is_better_high
 
 CLAIMS = re.compile(r"\b(cheapest|fastest|optimal|no plan beats)\b", re.IGNORECASE)
 COMPARED = (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from test_mcp import in_process, text_of
 
-from planner.decide.explain.plan_comparison import is_better_high
+from planner.question.terms import is_better_high
 
 SEED = int(os.environ.get("PLANNER_SEED", "58"))
 MODELS = ("llama-3.1-8b", "qwen3-32b", "llama-2-13b")

@@ -18,7 +18,7 @@ from planner.optimize.result_columns import COLUMNS_BY_ERROR, intervals
 from planner.optimize.source import first_row
 from planner.question.parse_values import full_name
 from planner.question.request import Request
-from planner.question.terms import term_of_column, terms_about, terms_of
+from planner.question.terms import is_better_high, terms_of
 from planner.workloads.build_request import OptionNamer, make_request
 from planner.workloads.make_plan import Plan
 from planner.workloads.saved_plan import SavedPlan
@@ -425,16 +425,6 @@ class ComparedPlans:
         ]
         ends = tuple(None if seen.reason else seen.ends.get(name) for seen in self.predicted)
         return ComparedColumn(name=name, values=values, ends=ends, best=best, ties=tuple(ties))
-
-
-def is_better_high(column: str) -> bool:
-    """Return True if a higher value of a result column is better, as for rates and free memory.
-
-    >>> is_better_high("tokens_per_s_per_gpu"), is_better_high("cost_usd")
-    (True, False)
-    """
-    term = term_of_column(column)
-    return term is not None and term.term in terms_about("higher_is_better")
 
 
 def _has_published_errors(column: str) -> bool:

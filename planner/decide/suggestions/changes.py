@@ -16,7 +16,6 @@ from planner.base.enums import Contract
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
 from planner.decide.assumptions import MIN_RELATIVE_CHANGE
-from planner.decide.explain.plan_comparison import is_better_high
 from planner.decide.explain.sensitivity import contract_outcomes, plan_of_request
 from planner.decide.fitting import (
     MEMORIES,
@@ -44,7 +43,7 @@ from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability, full_row
 from planner.question.names import ENGINE
 from planner.question.request import ALL, Request
-from planner.question.terms import columns_about, glossary
+from planner.question.terms import columns_about, glossary, is_better_high
 from planner.specs.catalogue import Catalogue
 from planner.specs.software_profile import runs_on
 from planner.specs.spec_paths import SpecKind

@@ -151,6 +151,11 @@ class Loop:
         return self.inputs.workload.request_rate is not None
 
     @cached_property
+    def _apart(self) -> Numeric:
+        """Share of the requests that start apart from the others."""
+        return 1 - self.together
+
+    @cached_property
     def _simultaneous(self) -> FloatArray:
         """Number of other requests that start with a request."""
         return np.asarray(self.together * np.maximum(self.running - 1, 0.0))
@@ -165,7 +170,7 @@ class Loop:
         half = self._simultaneous * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0)
         if not self.inputs.engine.scheduler.chunked_prefill:
             return np.asarray(half)
-        full = self.work.per_step * self.costs.prefill
+        full = self._prompts_that_fill
         stopped = np.maximum(2 * half / np.maximum(full, 1e-300), 1.0)
         return np.asarray(np.where(stopped > 1, full * (1 - 1 / (2 * stopped)), half))
 
@@ -222,15 +227,18 @@ class Loop:
         state = self.at(rate)
         return np.asarray(np.log(rate * (state.first + state.answer) / self.held(rate)))
 
-    def at(self, rate: FloatArray, most: Numeric = np.inf) -> ReplicaState:
+    def at(self, rate: FloatArray, most: Numeric | None = None) -> ReplicaState:
         """Return the state of a replica at a ``rate`` [1/s] with at most ``most`` sequences."""
         inputs, costs, work = self.inputs, self.costs, self.work
-        step = np.minimum(self._step(rate), most / (rate * work.steps))
+        step = self._step(rate)
+        if most is not None:
+            step = np.minimum(step, most / (rate * work.steps))
         answer = work.steps * step
-        queue = queue_state(inputs, self.configurations, work, rate, rate * answer)
+        decoding = rate * answer
+        queue = queue_state(inputs, self.configurations, work, rate, decoding)
         rounded = self._rounded_up * queue.decode_step
-        between = _scheduled_after(inputs, rate, costs.decode_step(rate * answer))
-        wait = queue.wait * (1 - self.together)
+        between = _scheduled_after(inputs, rate, costs, decoding)
+        wait = queue.wait * self._apart
         # Long answers meet more of the prompts that an open load sends while others are computed.
         longer = queue.stall * (1 + inputs.workload.output_variation**2)
         return ReplicaState(
@@ -277,7 +285,7 @@ class Loop:
         more of them into a step than fill it.
         """
         costs, work = self.costs, self.work
-        others = self._others * rate * (1 - self.together)
+        others = self._others * rate * self._apart
         base = self._group_step_time
         if self._is_open:
             bursts = self.inputs.workload.arrivals.dispersion_at(
@@ -286,17 +294,21 @@ class Loop:
             base = (
                 costs.fixed + (steady_noise(work, rate, bursts) + self._simultaneous) * costs.slope
             )
-        crowd = others * work.steps * costs.slope
+        left = 1 - others * work.steps * costs.slope
         stopped = others * self.prompt(others)
-        step = (base + self._behind) / np.maximum(1 - crowd - stopped, LEAST_SHARE)
+        step = (base + self._behind) / np.maximum(left - stopped, LEAST_SHARE)
         if not self.inputs.engine.scheduler.chunked_prefill:
             return step
-        return np.minimum(step, self._full_step(base, crowd))
+        return np.minimum(step, self._full_step(base, left))
 
-    def _full_step(self, base: FloatArray, crowd: FloatArray) -> FloatArray:
-        """Seconds of a step of an answer that is full of prompts."""
-        full = base + self.work.per_step * self.costs.prefill
-        return np.asarray(full / np.maximum(1 - crowd, LEAST_SHARE))
+    @cached_property
+    def _prompts_that_fill(self) -> FloatArray:
+        """Seconds of the prompts that fill a step."""
+        return np.asarray(self.work.per_step * self.costs.prefill)
+
+    def _full_step(self, base: FloatArray, left: FloatArray) -> FloatArray:
+        """Seconds of a step full of prompts, in the share that other answers leave of the time."""
+        return np.asarray((base + self._prompts_that_fill) / np.maximum(left, LEAST_SHARE))
 
     def saturated(self, rate: FloatArray, state: ReplicaState) -> ReplicaState:
         """Return the state in which all requests that are held are somewhere at a ``rate`` [1/s].
@@ -309,8 +321,8 @@ class Loop:
         spare = spare * (1 - 1 / np.maximum(self.waves, 1.0))
         answer = state.answer
         if self.inputs.engine.scheduler.chunked_prefill and not self._is_open:
-            crowd = self._others * rate * (1 - self.together) * self.work.steps * self.costs.slope
-            full = self.work.steps * self._full_step(self._group_step_time, crowd)
+            crowd = self._others * rate * self._apart * self.work.steps * self.costs.slope
+            full = self.work.steps * self._full_step(self._group_step_time, 1 - crowd)
             full = np.maximum(full - answer, 0.0) * self._meets_others
             answer = answer + np.minimum(spare, full)
         longer = np.where(state.answer > 0, answer / np.maximum(state.answer, 1e-300), 1.0)
@@ -318,12 +330,17 @@ class Loop:
         return replace(state, step=state.step * longer, answer=answer, first=first)
 
 
-def _scheduled_after(inputs: ServingInputs, rate: FloatArray, step: FloatArray) -> FloatArray:
+def _scheduled_after(
+    inputs: ServingInputs, rate: FloatArray, costs: Phases, decoding: FloatArray
+) -> Numeric:
     """Return seconds that a request waits for the scheduler's next poll or a full batch.
 
     The first request of a batch waits the full time, later ones half of it on average.
     """
     scheduler = inputs.engine.scheduler
+    if scheduler.poll_interval == 1 and not scheduler.batch_wait:
+        return 0.0
+    step = costs.decode_step(decoding)
     looks = (scheduler.poll_interval - 1) * step / 2
     if not scheduler.batch_wait:
         return looks

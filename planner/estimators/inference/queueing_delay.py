@@ -49,6 +49,11 @@ class StepDemand:
         """Seconds of half of the prompts that fill a step."""
         return np.asarray(self.prompt * self.per_step / 2)
 
+    @cached_property
+    def splits_prompts(self) -> BoolArray:
+        """True where a step does not hold a whole prompt."""
+        return np.asarray(self.per_step < 1)
+
 
 @record(kw_only=True)
 class QueueState:
@@ -102,33 +107,40 @@ def queue_state(
     Requests of an open load arrive at random times, mostly in long steps, and long steps bring more
     of them. In a closed loop as many arrive in a step as answers end in it.
     """
+    is_open = inputs.workload.request_rate is not None
+    return (_open_queue if is_open else _closed_queue)(inputs, configurations, work, rate, decoding)
+
+
+def _closed_queue(
+    inputs: ServingInputs,
+    configurations: ServingConfigurations,
+    work: StepDemand,
+    rate: FloatArray,
+    decoding: FloatArray,
+) -> QueueState:
+    """Return queueing delays of a replica with a constant number of requests."""
     w, c = inputs.workload, configurations
-    is_open = w.request_rate is not None
-    mixes = inputs.engine.scheduler.chunked_prefill
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
     load = np.minimum(rate * work.prompt, _BUSIEST)
     mean = step / (1 - load)
-    mixed_step = step if mixes else np.zeros(())
-    second = work.prompt * (1 + w.input_variation**2)
-    if not is_open:
-        together = np.maximum(c.concurrency - 1, 0.0)
-        met = np.minimum(mean, step + together * work.prompt)
-        busy = np.minimum(together, 1.0)
-        others, wait = _wait_times(
-            work, mixed_step, load, met, w.input_variation, w.output_variation**2
-        )
-        # What comes with one step fits the next, unless a prompt does not; where prompts stop
-        # all answers, no other comes meanwhile.
-        wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
-        longest = step + together * (work.prompt + step / work.per_step)
-        zero, prompts = np.zeros(()), load * mean * second
-        return QueueState(
-            decode_step=step, load=load, met=met, met_variance=prompts,
-            wait=np.minimum(wait, longest) * busy, others=others * busy, stall=zero,
-            backlog=zero, filled=load, prompts=prompts, running=zero, place_share=zero,
-            place_time=zero, place_noise=zero, place_rate=zero, place_fill=zero, places=work.places,
-        )  # fmt: skip
-    return _open_queue(inputs, c, work, rate, decoding)
+    together = np.maximum(c.concurrency - 1, 0.0)
+    met = np.minimum(mean, step + together * work.prompt)
+    busy = np.minimum(together, 1.0)
+    others = _others_time(work, load, met)
+    # What comes with one step fits the next, unless a prompt does not; where prompts stop
+    # all answers, no other comes meanwhile.
+    wait = met / 2 + others
+    if inputs.engine.scheduler.chunked_prefill and work.splits_prompts.any():
+        queued = _wait_time(work, step, load, met, w.input_variation, w.output_variation**2)
+        wait = np.where(work.splits_prompts, queued, wait)
+    longest = step + together * (work.prompt + step / work.per_step)
+    zero, prompts = np.zeros(()), load * mean * (work.prompt * (1 + w.input_variation**2))
+    return QueueState(
+        decode_step=step, load=load, met=met, met_variance=prompts,
+        wait=np.minimum(wait, longest) * busy, others=others * busy, stall=zero,
+        backlog=zero, filled=load, prompts=prompts, running=zero, place_share=zero,
+        place_time=zero, place_noise=zero, place_rate=zero, place_fill=zero, places=work.places,
+    )  # fmt: skip
 
 
 def _open_queue(
@@ -155,7 +167,8 @@ def _open_queue(
         )
         for moment in (step_time_at_arrival, step_time_variance_at_arrival)
     )
-    others, wait = _wait_times(work, mixed_step, load, met, w.input_variation, bursts)
+    others = _others_time(work, load, met)
+    wait = _wait_time(work, mixed_step, load, met, w.input_variation, bursts)
     variance, noise = running_variance(
         running=decoding,
         load=load,
@@ -210,23 +223,31 @@ def _open_queue(
     )
 
 
-def _wait_times(
+def _others_time(work: StepDemand, load: FloatArray, met: FloatArray) -> FloatArray:
+    """Return seconds that other prompts add to a request's step.
+
+    Half of the step that it meets is left. The prompts that came before it in that step are
+    computed before its own, those that came after it in the same step as long as that has room.
+    """
+    before = load * met / 2
+    return np.asarray(before + np.minimum(before, work.half_full))
+
+
+def _wait_time(
     work: StepDemand,
     step: FloatArray,
     load: FloatArray,
     met: FloatArray,
     variation: float,
     bursts: Numeric = 1.0,
-) -> tuple[FloatArray, FloatArray]:
-    """Return seconds that other prompts add to a request's step, and its wait for its prompt.
+) -> FloatArray:
+    """Return seconds that a request waits for its prompt.
 
-    Half of the step that it meets is left. The prompts that came before it in that step are
-    computed before its own, those that came after it in the same step as long as that has room.
     Where one step does not take what comes, prompts queue at a server that takes them one after the
     other, each with its share of the ``step`` of decoding.
     """
     before = load * met / 2
-    after = np.minimum(before, work.half_full)
+    gated = met / 2 + before + np.minimum(before, work.half_full)
     share = step / work.per_step
     service_time = work.prompt + share
     busy = np.minimum(load * service_time / work.prompt, _BUSIEST)
@@ -234,8 +255,7 @@ def _wait_times(
         utilization=busy, service_time=service_time, variation=variation, bursts=bursts
     )
     queue = queue + step / 2
-    gated = met / 2 + before + after
-    return before + after, np.maximum(gated, queue + np.minimum(share, 0.5 * step))
+    return np.maximum(gated, queue + np.minimum(share, 0.5 * step))
 
 
 def num_sharing_replicas(inputs: ServingInputs, rate: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ import math
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from planner.base import formatting
 from planner.base.csv_cells import number_of_row
@@ -16,13 +17,7 @@ from planner.configurations.configuration_tables import (
     PoolConfigurations,
     ServingConfigurations,
 )
-from planner.decide.explain.plan_comparison import PredictedPlan
-from planner.decide.suggestions.infeasible import suggest_feasible
-from planner.estimators.inference.batch_share import ServingInputs
-from planner.estimators.inference.serving_memory import longest_that_fits, serving_memory
 from planner.estimators.machine import Machine
-from planner.launch.option_table import OptionRole
-from planner.launch.targets import readers
 from planner.layers.model import count_parameters
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
@@ -40,6 +35,9 @@ from planner.specs.training_workload import RlWorkload, TrainingWorkload
 from planner.workloads.image_inputs import tower_lines
 from planner.workloads.make_plan import Plan, result_of
 from planner.workloads.workload import Evaluation
+
+if TYPE_CHECKING:
+    from planner.decide.explain.plan_comparison import PredictedPlan
 
 ASSUMED = "Not given, assumed"
 """Title of the values that planner assumed."""
@@ -243,6 +241,8 @@ def infeasible_message(
         lines.append(wrap_sentence(f"{feasible} fit, but their {goals} is unknown", "  "))
         return "\n".join(lines)
     if suggestions is None:
+        from planner.decide.suggestions.infeasible import suggest_feasible
+
         suggestions = suggest_feasible(plan, result)
     if suggestions:
         lines.append(wrap_sentence(f"Try {join_or(suggestions)}.", ""))
@@ -448,6 +448,9 @@ def start_problem(miss: NearestMiss) -> str:
 
     Empty if the longest request is not the cause.
     """
+    from planner.estimators.inference.batch_share import ServingInputs
+    from planner.estimators.inference.serving_memory import longest_that_fits, serving_memory
+
     inputs, c = miss.source.inputs, miss.configuration
     if not isinstance(inputs, ServingInputs) or not isinstance(c, ServingConfigurations):
         return ""
@@ -476,6 +479,9 @@ def start_problem(miss: NearestMiss) -> str:
 
 def _longest_request_option(engine: str, length: int, slots: int) -> tuple[str, int]:
     """Return the engine's option for the longest request [tokens], and its value."""
+    from planner.launch.option_table import OptionRole
+    from planner.launch.targets import readers
+
     for target in readers().values():
         if any(engine.startswith(profile) for profile in target.profiles):
             for name, number in ((_OPTION, length), (_SHARED, length * slots)):

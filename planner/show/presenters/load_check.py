@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +14,6 @@ from planner.base.arrays import FloatArray, IndexArray, first
 from planner.base.csv_cells import Row, number_of_row
 from planner.base.records import record
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.estimators.inference.batch_share import ServingInputs
-from planner.estimators.inference.continuous_batching import new_tokens, request_overhead
-from planner.estimators.inference.prefix_hits import token_bytes
-from planner.estimators.inference.replica_simulation import PrefixCache, Requests, StepCosts, replay
 from planner.optimize.problem import joint_probability, limit_probability, with_rate_limit
 from planner.optimize.source import Candidates, at_load
 from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
@@ -26,9 +23,10 @@ from planner.show.output_blocks import Block, make_lines, text_table
 from planner.show.presenters.format_results import label, number_of
 from planner.show.reports import ReplayResult
 from planner.workloads.make_plan import Plan
-from planner.workloads.serving.hit_rates import is_drawn
-from planner.workloads.serving.replicas import Replicas
-from planner.workloads.serving.traffic import replica_of, trace_of
+
+if TYPE_CHECKING:
+    from planner.estimators.inference.batch_share import ServingInputs
+    from planner.estimators.inference.replica_simulation import PrefixCache
 
 SHARES = (0.5, 0.9, 0.99)
 LATENCIES = terms_about("latency", "serve")
@@ -68,6 +66,18 @@ def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
     Raises SearchSpaceError if the plan has pools of prefill and decode workers, which are not
     replayed.
     """
+    from planner.estimators.inference.continuous_batching import new_tokens, request_overhead
+    from planner.estimators.inference.prefix_hits import token_bytes
+    from planner.estimators.inference.replica_simulation import (
+        PrefixCache,
+        Requests,
+        StepCosts,
+        replay,
+    )
+    from planner.workloads.serving.hit_rates import is_drawn
+    from planner.workloads.serving.replicas import Replicas
+    from planner.workloads.serving.traffic import replica_of, trace_of
+
     loaded = at_load(candidates)
     if not isinstance(loaded, Replicas) or request.trace is None:
         raise SearchSpaceError(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from planner.base import formatting
 from planner.base.csv_cells import Row
 from planner.base.enums import Contract
 from planner.base.units import DAY, HOUR, YEAR
-from planner.decide.api_comparison import ApiComparison, Offer
 from planner.question.names import TERM_UTILIZATION
 from planner.question.terms import glossary
 from planner.show.output_blocks import BEST, GAP, TIE, Block, Cell, Title, make_lines, text_table
@@ -22,6 +22,9 @@ from planner.show.presenters.format_results import (
     token_costs,
 )
 from planner.workloads.make_plan import Plan
+
+if TYPE_CHECKING:
+    from planner.decide.api_comparison import ApiComparison, Offer
 
 _UTILIZATION = glossary()[TERM_UTILIZATION].option_name
 _MONEY = {

@@ -369,12 +369,12 @@ class PrefillDecodeDeployments(Deployments):
 
         def chance(worker: PrefillWorkers | DecodeWorkers) -> FloatArray:
             """The probability that the GPUs of the workers at ``rows`` have the memory to start."""
-            c, memory = (
+            return fit_probability(
+                worker.inputs,
+                worker.memory,
                 worker.configurations,
-                worker.memory.mapped(lambda column: self.at(column, rows)),
+                lambda values: self.at(values, rows),
             )
-            c = replace(c, **{name: self.at(values, rows) for name, values in vars(c).items()})
-            return fit_probability(worker.inputs, memory, c)
 
         return np.minimum(chance(self.prefill), chance(self.decode))
 

@@ -407,9 +407,8 @@ class Replicas(Deployments):
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The probability that the fullest GPU has enough memory, for plans at ``rows``."""
-        estimate = self.estimate
-        memory = estimate.memory.mapped(lambda values: self.at(values, rows))
-        return fit_probability(self.inputs, memory, estimate.configurations.rows(rows))
+        memory, c = self.estimate.memory, self.estimate.configurations
+        return fit_probability(self.inputs, memory, c, lambda values: self.at(values, rows))
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:

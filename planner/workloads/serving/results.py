@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, Self
@@ -598,12 +598,17 @@ def needed_memory(
 
 
 def fit_probability(
-    inputs: ServingInputs, memory: ServingMemory, c: ServingConfigurations
+    inputs: ServingInputs,
+    memory: ServingMemory,
+    c: ServingConfigurations,
+    pick: Callable[[FloatArray], FloatArray] = np.asarray,
 ) -> FloatArray:
-    """The probability that the fullest GPU has the memory that it needs to start."""
-    errors = serving_memory_errors(inputs)
-    needed = needed_to_start(inputs, memory, c)
-    return errors.fit_probability(predicted=needed, usable=memory.usable)
+    """The probability that the fullest GPU has the memory that it needs to start.
+
+    ``pick`` returns the rows of an array that the probability is for; all by default.
+    """
+    errors, needed = serving_memory_errors(inputs), needed_to_start(inputs, memory, c)
+    return errors.fit_probability(predicted=pick(needed), usable=pick(memory.usable))
 
 
 def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
