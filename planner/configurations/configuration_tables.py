@@ -216,7 +216,7 @@ class Rule(Reason, Generic[Judged, Context]):
     violated: Callable[[Judged, Context], BoolArray]
 
 
-def is_indivisible(total: FloatArray | float, part: FloatArray) -> BoolArray:
+def is_indivisible(total: FloatArray | float, part: FloatArray | float) -> BoolArray:
     """True where ``part`` does not divide ``total``."""
     quotient = np.asarray(total) / part
     return np.asarray(quotient != np.floor(quotient))

@@ -141,17 +141,17 @@ def default_space_plan(
     if workload == "serve":
         from planner.estimators.inference.batch_share import ServingInputs
 
+        assert isinstance(source.inputs, ServingInputs)
         # A server may be started with another number of sequences, as on the largest GPUs.
         max_num_seqs = None
-        if request.max_num_seqs is not None and isinstance(source.inputs, ServingInputs):
+        if request.max_num_seqs is not None:
             defaults = source.inputs.engine.scheduler.defaults
             max_num_seqs = max((default.max_num_seqs for default in defaults), default=None)
-        split = source.inputs.workload.decode_context_parallel
         request = request.changed(
             mode="aggregated",
             request_rate=None,
             max_num_seqs=max_num_seqs,
-            decode_context_parallel=split,
+            decode_context_parallel=source.inputs.workload.decode_context_parallel,
         )
     try:
         return make_plan(request.changed(**changed_answers))

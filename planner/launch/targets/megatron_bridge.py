@@ -123,7 +123,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         settings.values = without_experts(settings.values)
     shape = megatron.shape if model is None else None
     # Recipes of models with experts set it: most do not split an expert.
-    if note and settings.defaults.pop("expert_tensor_parallel", None):
+    if note and "expert_tensor_parallel" in settings.defaults:
+        del settings.defaults["expert_tensor_parallel"]
         del settings.values["expert_tensor_parallel"]
     settings.notes = [
         text

@@ -17,6 +17,7 @@ from planner.configurations.configuration_tables import (
     PoolConfigurations,
     ServingConfigurations,
 )
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.machine import Machine
 from planner.layers.model import count_parameters
 from planner.optimize.collector import NearestMiss
