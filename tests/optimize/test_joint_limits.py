@@ -9,7 +9,8 @@ import planner
 from planner.confidence.intervals import confidence_of_each
 from planner.optimize.problem import confidence_per_limit, joint_probability, with_rate_limit
 from planner.optimize.result_columns import full_columns
-from planner.show.presenters.row_tables import PROBABILITY, with_limits
+from planner.question.names import LIMITS_PROBABILITY
+from planner.show.presenters.row_tables import with_limits
 
 SERVICE = {
     "workload": "serve",
@@ -74,7 +75,7 @@ def test_rows_of_a_search_keep_all_limits_as_surely_as_asked(
     limits = with_rate_limit(result.problem.constraints, SERVICE["request_rate"])
     table = with_limits(full_columns(result.table, result.problem.sources), limits)
     assert len(table["num_gpus"])
-    assert table[PROBABILITY].min() >= 0.9 - 1e-9
+    assert table[LIMITS_PROBABILITY].min() >= 0.9 - 1e-9
 
 
 def test_a_size_and_the_row_of_its_plan_say_the_same() -> None:

@@ -13,7 +13,8 @@ from planner.optimize.problem import (
     with_rate_limit,
 )
 from planner.optimize.result_columns import full_columns
-from planner.show.presenters.row_tables import PROBABILITY, with_limits
+from planner.question.names import LIMITS_PROBABILITY
+from planner.show.presenters.row_tables import with_limits
 
 
 def searched(limits: dict[str, float], **asked: object):
@@ -37,7 +38,7 @@ def test_a_row_says_what_is_told_of_its_plan(name: str) -> None:
     best, limits = result.recommended, with_rate_limit(result.problem.constraints, None)
     table = with_limits(full_columns(best.columns(), result.problem.sources), limits)
     told = {row["name"]: row["probability"] for row in limit_rows(best, limits)}
-    assert table[PROBABILITY] == pytest.approx([float(joint_probability(told))], rel=1e-9)
+    assert table[LIMITS_PROBABILITY] == pytest.approx([float(joint_probability(told))], rel=1e-9)
 
 
 def test_the_rate_that_is_asked_for_counts() -> None:
@@ -46,10 +47,11 @@ def test_the_rate_that_is_asked_for_counts() -> None:
     limits = with_rate_limit(result.problem.constraints, 10.0)
     (alone,) = (one for one in limits if one.name == "request_rate")
     table = full_columns(best.columns(), sources)
-    assert with_limits(table, [alone])[PROBABILITY] == pytest.approx(
+    assert with_limits(table, [alone])[LIMITS_PROBABILITY] == pytest.approx(
         [limit_probability(best, alone)]
     )
-    assert with_limits(table, limits)[PROBABILITY][0] <= limit_probability(best, alone) + 1e-9
+    (chance,) = with_limits(table, limits)[LIMITS_PROBABILITY]
+    assert chance <= limit_probability(best, alone) + 1e-9
 
 
 def test_days_and_dollars_are_compared_in_their_units() -> None:
@@ -57,7 +59,7 @@ def test_days_and_dollars_are_compared_in_their_units() -> None:
     limits = {"time_to_train": 3 * 86400.0, "cost": 2e4}
     result = searched(limits, **asked)
     table = full_columns(result.table, result.problem.sources)
-    found = with_limits(table, result.problem.constraints)[PROBABILITY]
+    found = with_limits(table, result.problem.constraints)[LIMITS_PROBABILITY]
     assert np.all((found >= 0.5) & (found <= 1))
     # The faster a row, the surer.
     order = np.argsort(table["time_to_train_days"])
