@@ -21,7 +21,6 @@ from planner.confidence.intervals import (
     LEVEL,
     TRAINING_TABLES,
     ErrorTables,
-    confidence_of_each,
     quantile,
 )
 from planner.validation.accuracy import (
@@ -269,34 +268,27 @@ def _quantities(found: Iterable[Residual]) -> list[str]:
 def shares_that_keep_all(
     found: Sequence[Residual], sides: Mapping[str, int], confidence: float, name: str
 ) -> dict[str, tuple[float, int]]:
-    """How many runs keep a limit on each measured quantity, sized to keep all at a ``confidence``.
+    """How many runs keep a limit on each measured quantity, each at its own ``confidence``.
 
-    A limit is the quantile at `confidence_of_each` of an interval made without the run's publisher;
-    ``sides`` is 1 where a quantity must not exceed it, -1 where it must not fall below. Returns the
-    share and the number of runs with two quantities or more, by the key ``name``.
+    A limit is the quantile of an interval made without the run's publisher; ``sides`` is 1 where a
+    quantity must not exceed it, -1 where it must not fall below. Returns the share and the number
+    of runs with two quantities or more, by the key ``name``.
     """
-    measured: defaultdict[tuple[int, str], list[tuple[float, tuple[float, float], int]]]
-    measured = defaultdict(list)
+    kept: defaultdict[tuple[int, str], list[bool]] = defaultdict(list)
     for quantity, side in sides.items():
         for mine in _parts(found, quantity):
             errors = _errors(mine)
             out = left_out(errors)
             ends = np.exp(np.stack((out.low, out.high), axis=1))
             for residual, pair in zip(mine, ends.tolist(), strict=True):
+                limit = quantile((pair[0], pair[1]), confidence, side)
+                is_kept = limit is not None and side * math.exp(residual.value) <= side * limit
                 group = residual.keys[residual.tables.keys.index(name)]
-                value = math.exp(residual.value)
-                measured[residual.row, group].append((value, (pair[0], pair[1]), side))
+                kept[residual.row, group].append(is_kept)
     by_group: defaultdict[str, list[bool]] = defaultdict(list)
-    for (_, group), each in measured.items():
+    for (_, group), each in kept.items():
         if len(each) > 1:
-            judged_at = confidence_of_each(confidence, len(each))
-            factors = [quantile(ends, judged_at, side) for _, ends, side in each]
-            by_group[group].append(
-                all(
-                    factor is not None and side * value <= side * factor
-                    for (value, _, side), factor in zip(each, factors, strict=True)
-                )
-            )
+            by_group[group].append(all(each))
     return {group: (sum(each) / len(each), len(each)) for group, each in by_group.items()}
 
 

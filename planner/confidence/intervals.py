@@ -255,34 +255,6 @@ def quantile(ends: tuple[float, float], confidence: float, side: int) -> float |
     return float(end**share)
 
 
-def confidence_of_each(confidence: float, limits: int) -> float:
-    r"""Return how surely each of ``limits`` is kept so that all are with a ``confidence``.
-
-    Each limit has errors of its own, and they are taken as independent:
-
-    .. math:: c_k = c^{1 / k}
-
-    Where normal errors go together, all limits hold at least as often [1]_. The prediction (0.5)
-    stays: every limit is compared with what is predicted.
-
-    Parameters
-    ----------
-    confidence : probability that all limits hold
-    limits : number of limits with different errors
-
-    References
-    ----------
-    .. [1] Z. Sidak, "Rectangular Confidence Regions for the Means of Multivariate Normal
-       Distributions", JASA 62 (1967), 626-633, doi:10.1080/01621459.1967.10482935.
-
-    >>> round(confidence_of_each(0.9, 3), 4), confidence_of_each(0.9, 1)
-    (0.9655, 0.9)
-    """
-    if confidence == MEDIAN:
-        return MEDIAN
-    return float(confidence ** (1 / max(limits, 1)))
-
-
 def are_tied(best: tuple[float, float], worst: tuple[float, float]) -> bool:
     """Return whether two values differ by less than the error of published runs.
 

@@ -12,8 +12,7 @@ class Constraint:
 
     ``unit`` is the type of its term. ``assumed``: the user did not specify it, see
     `planner.optimize.exhaustive`. ``confidence``: the share of published runs like these that
-    would keep this limit alone, see `planner.optimize.problem.confidence_per_limit`;
-    ``joint_confidence``: the share that would keep it together with all others.
+    would keep it.
     """
 
     name: str
@@ -22,13 +21,11 @@ class Constraint:
     unit: str
     assumed: bool = False
     confidence: float = MEDIAN
-    joint_confidence: float = MEDIAN
 
     @property
     def format_confidence(self) -> str:
         """`` at 90 %``; empty where predictions are judged as they are."""
-        joint = self.joint_confidence
-        return "" if joint == MEDIAN else f" at {100 * joint:g} %"
+        return "" if self.confidence == MEDIAN else f" at {100 * self.confidence:g} %"
 
 
 @record(kw_only=True)

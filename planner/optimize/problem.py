@@ -28,7 +28,6 @@ from planner.confidence.intervals import (
     MAX_CONFIDENCE,
     MEDIAN,
     Confidence,
-    confidence_of_each,
     probability_below,
     quantile,
 )
@@ -167,25 +166,6 @@ def limit_probability(candidates: Candidates, limit: Constraint) -> float:
         total, low, high = total + value, low + value * below, high + value * above
     share_below = probability_below(limit.bound, total, (low, high))
     return share_below if limit.sign > 0 else 1 - share_below
-
-
-def confidence_per_limit(
-    confidence: float, limits: Iterable[str], request_rate: float | None = None
-) -> float:
-    """How surely each limit must be kept so that all hold with a ``confidence``.
-
-    Memory is no limit here: whether a plan fits is seen when it starts, and has a probability of
-    its own.
-
-    Parameters
-    ----------
-    confidence : probability that all limits hold
-    limits : names of the limits
-    request_rate : rate that the plan must serve [1/s]; None: no such limit
-    """
-    names = [*limits, *([] if request_rate is None else ["request_rate"])]
-    causes = {cause for name in names if (cause := _cause_of_error(name)) is not None}
-    return confidence_of_each(confidence, len(causes))
 
 
 def joint_probability(chances: Mapping[str, Numeric]) -> FloatArray:
@@ -349,16 +329,14 @@ def constraints(
     bounds: Mapping[str, float],
     assumed: Mapping[str, float] | None = None,
     confidence: float = MEDIAN,
-    request_rate: float | None = None,
 ) -> tuple[Constraint, ...]:
     """Constraints from bounds in SI units by name; assumed bounds come last.
 
-    All, and the ``request_rate`` [1/s] if there is one, hold together with the ``confidence``.
+    Each is judged at the ``confidence``.
 
     Raises SearchSpaceError if a name is unknown or a bound is negative or not a number.
     """
     terms, defaults = terms_of(workload, "limit"), dict(assumed or {})
-    each = confidence_per_limit(confidence, {**bounds, **defaults}, request_rate)
     for name, bound in bounds.items():
         if name not in terms:
             hint = did_you_mean(name, terms)
@@ -372,8 +350,7 @@ def constraints(
             sign=terms[name].sign,
             unit=terms[name].type,
             assumed=name in defaults,
-            confidence=each,
-            joint_confidence=confidence,
+            confidence=confidence,
         )
         for name, bound in {**bounds, **defaults}.items()
     )

@@ -17,7 +17,7 @@ from planner.configurations.configuration_tables import format_value
 from planner.configurations.enumerate import coded_values
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.optimize.collector import group_by_cell
-from planner.optimize.problem import Cell, Problem, confidence_per_limit, constraints, objectives
+from planner.optimize.problem import Cell, Problem, constraints, objectives
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Source
 from planner.question.names import DECODE_CONTEXT_PARALLEL, DRAFT_TOKENS
@@ -488,13 +488,6 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan to {self.workload.name}: {self.problem!r}>"
 
-    @property
-    def confidence_per_limit(self) -> float:
-        """How surely each limit and the request rate are kept, for all to hold as requested."""
-        names = [limit.name for limit in self.problem.constraints]
-        request = self.request
-        return confidence_per_limit(request.limit_confidence, names, request.lasting_rate)
-
     def source_of(self, row: Mapping[str, object]) -> Source:
         """The source whose cell has the values of a row of result columns."""
         for source, cell in zip(self.problem.sources, self.problem.cells, strict=True):
@@ -528,15 +521,13 @@ def make_plan(request: Request) -> Plan:
     match = RequestExpander(workload, _expand_all_counts(request, catalogue), notes).search()
     question, first = match.question, match.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
-    assumed = workload.assumed(question)
-    each = confidence_per_limit(confidence, {**bounds, **assumed}, request.lasting_rate)
-    limits = constraints(workload.name, bounds, assumed, confidence, request.lasting_rate)
+    limits = constraints(workload.name, bounds, workload.assumed(question), confidence)
     goals = request.objectives or _cost_objective(request) or workload.objectives(question)
     return Plan(
         request=request,
         workload=workload,
         problem=Problem(
-            sources=tuple(source.with_rate_confidence(each) for source in match.sources),
+            sources=tuple(source.with_rate_confidence(confidence) for source in match.sources),
             objectives=objectives(workload.name, goals),
             constraints=limits,
             cells=tuple(match.cells),

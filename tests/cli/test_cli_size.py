@@ -31,7 +31,7 @@ def test_training_is_sized_by_its_deadline(planner):
     for words in (
         "GPUs to train LLaMA 7B, 100 billion tokens",
         "calendar time at most 13.0 days",
-        "Sized to be 90 % likely to keep all of them",
+        "Sized to be 90 % likely to keep each limit",
         "Cheapest: ",
         "of 13.0 days at 90 %",
         "to spare; predicted",
@@ -56,13 +56,13 @@ def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns):
 
 
 def test_a_service_is_sized_by_its_rate(planner):
-    asked = (*SERVE, "--ttft", "3s", "--gpu", "h100", "--request-rate", "20")
-    sure, unsaid = planner(*asked, "--confidence", "0.9"), planner(*asked)
-    plain = planner(*asked, "--confidence", "0.5")
+    sure = planner(*SERVE, "--gpu", "h100", "--request-rate", "20", "--confidence", "0.9")
+    unsaid = planner(*SERVE, "--gpu", "h100", "--request-rate", "20")
+    plain = planner(*SERVE, "--gpu", "h100", "--request-rate", "20", "--confidence", "0.5")
     assert unsaid.out == sure.out
     assert "request rate" in words_of(sure.out)
     assert "20.0/s at 90 %" in words_of(sure.out)
-    assert "Sized at the predictions: 50 % likely to keep each" in plain.out
+    assert "Sized at the predictions: 50 % likely to keep each limit" in plain.out
     assert "at 90 %" not in plain.out
 
 

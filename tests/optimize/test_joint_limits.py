@@ -1,13 +1,14 @@
-"""All limits of a plan hold together with the confidence that was asked for."""
+"""Each limit holds with the confidence asked for; answers say how likely all hold together."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 
 import planner
-from planner.confidence.intervals import confidence_of_each
-from planner.optimize.problem import confidence_per_limit, joint_probability, with_rate_limit
+from planner.optimize.problem import joint_probability, with_rate_limit
 from planner.optimize.result_columns import full_columns
 from planner.question.names import LIMITS_PROBABILITY
 from planner.show.presenters.row_tables import with_limits
@@ -28,14 +29,6 @@ LIMITS = {"time_to_first_token": 2.0, "time_per_output_token": 0.04}
 FIRST, TOKEN, RATE = "time_to_first_token", "time_per_output_token", "request_rate"
 
 
-def test_each_of_several_limits_is_kept_more_surely() -> None:
-    for confidence in (0.7, 0.9, 0.95):
-        each = [confidence_of_each(confidence, limits) for limits in (1, 2, 3, 4)]
-        assert each[0] == confidence
-        assert np.power(each, [1, 2, 3, 4]) == pytest.approx(confidence)
-    assert confidence_of_each(0.5, 3) == 0.5
-
-
 @pytest.mark.parametrize(
     ("names", "different"),
     [
@@ -47,19 +40,10 @@ def test_each_of_several_limits_is_kept_more_surely() -> None:
         ((RATE, "cost_per_million_tokens"), 1),
         (("time_to_train", "calendar_time", "cost"), 1),
         (("time_to_train", "power"), 2),
-        ((FIRST, "memory_headroom", "max_gpus"), 1),
     ],
 )
 def test_limits_with_the_same_errors_count_once(names: tuple[str, ...], different: int) -> None:
-    assert confidence_per_limit(0.9, names) ** different == pytest.approx(0.9)
-    chances = {name: 0.9 ** (1 / different) for name in names if name != "max_gpus"}
-    chances.pop("memory_headroom", None)
-    assert float(joint_probability(chances)) == pytest.approx(0.9)
-
-
-def test_a_rate_is_a_limit() -> None:
-    assert confidence_per_limit(0.9, [FIRST], 5.0) == confidence_per_limit(0.9, [FIRST, RATE])
-    assert confidence_per_limit(0.9, [FIRST, RATE], 5.0) ** 2 == pytest.approx(0.9)
+    assert float(joint_probability(dict.fromkeys(names, 0.9))) == pytest.approx(0.9**different)
 
 
 def test_an_unknown_chance_counts_for_nothing() -> None:
@@ -67,24 +51,18 @@ def test_an_unknown_chance_counts_for_nothing() -> None:
     assert known == pytest.approx([0.9, np.nan], nan_ok=True)
 
 
-@pytest.mark.parametrize("counts", [None, (2, 4)])
-def test_rows_of_a_search_keep_all_limits_as_surely_as_asked(
-    counts: tuple[int, ...] | None,
-) -> None:
-    result = planner.search(**SERVICE, num_gpus=counts, constraints=LIMITS)
-    limits = with_rate_limit(result.problem.constraints, SERVICE["request_rate"])
-    table = with_limits(full_columns(result.table, result.problem.sources), limits)
-    assert len(table["num_gpus"])
-    assert table[LIMITS_PROBABILITY].min() >= 0.9 - 1e-9
-
-
 def test_a_size_and_the_row_of_its_plan_say_the_same() -> None:
-    """The fewest GPUs at 90 % are those of a search; one fewer replica would miss a limit."""
     (size,) = planner.size(**SERVICE, constraints=LIMITS).sizes
     assert size.fewest is not None
+    margins = {margin.name: margin for margin in size.fewest.margins}
+    for margin in margins.values():
+        assert margin.probability is not None
+        kept = margin.sign * (margin.bound - margin.value_at_confidence) >= 0
+        assert kept == (margin.probability >= 0.9 - 1e-9)
+    together = size.fewest.limits_probability
+    assert together == pytest.approx(math.prod(m.probability or 0.0 for m in margins.values()))
+    assert together < min(m.probability or 0.0 for m in margins.values())
     found = planner.search(**SERVICE, constraints=LIMITS)
-    assert size.fewest.num_gpus == min(found.to_frame()["num_gpus"])
-    rate = next(margin for margin in size.fewest.margins if margin.name == RATE)
-    assert rate.value_at_confidence >= rate.bound
-    (source,) = {type(source): source for source in found.problem.sources}.values()
-    assert source.rate_confidence == pytest.approx(0.9 ** (1 / 3))
+    limits = with_rate_limit(found.problem.constraints, SERVICE["request_rate"])
+    table = with_limits(full_columns(found.table, found.problem.sources), limits)
+    assert np.min(np.abs(table[LIMITS_PROBABILITY] - together)) < 0.01

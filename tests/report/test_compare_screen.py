@@ -124,6 +124,6 @@ def test_limits_that_no_fleet_surely_keeps_are_sized_as_predicted(planner: Any) 
     assert (row["feasible"], row["confidence"], row["num_gpus_at_90"]) == (True, 0.5, None)
     assert row["time_to_first_token_s"] <= 0.15
     shown = " ".join(planner(*asked).out.split())
-    assert "Sized at the prediction, each limit 50 % likely: the rate; TTFT at most 150" in shown
+    assert "Sized at the prediction, 50 % likely to keep each: the rate; TTFT at most 150" in shown
     assert re.search(r"No fleet keeps them more surely: time to first token .* at 90 %", shown)
     assert planner(*asked, "--confidence", "0.9").exit_code == 4

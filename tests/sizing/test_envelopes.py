@@ -105,7 +105,7 @@ def test_a_budget_of_owned_gpus_pays_whole_nodes():
 @pytest.mark.parametrize(("model", "gpu"), [("llama-3.1-70b", "h100"), ("llama-3.1-8b", "a100")])
 def test_a_budget_carries_what_it_pays_for_a_rate(model, gpu, rate, confidence):
     """A size for a rate costs so much; that much as a budget carries at least as many requests."""
-    limits = {"ttft": "4s", "tpot": "100ms"}
+    limits = {"ttft": "2s", "tpot": "60ms"}
     asked = {
         **SERVICE, "model": model, "gpu": gpu, "confidence": confidence, "constraints": limits,
     }  # fmt: skip

@@ -100,8 +100,7 @@ def test_the_margins_of_a_service():
     assert rate.predicted == row["capacity_requests_per_s"]
     low = row["capacity_requests_per_s_low"] / row["capacity_requests_per_s"]
     assert rate.value_at_confidence == pytest.approx(
-        rate.predicted * low ** (1.81803 / 1.64485),
-        rel=1e-4,  # 0.9 ** (1 / 3)
+        rate.predicted * low ** (1.28155 / 1.64485), rel=1e-4
     )
     assert rate.value_at_confidence >= 100
     assert all(margin.spare >= 0 for margin in margins.values())

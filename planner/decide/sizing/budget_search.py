@@ -46,7 +46,6 @@ _LAYOUTS, _CORRECTIONS = 3, 8
 # Rates for which fleets within a budget are sized: each is the last one's scaled to all GPUs, and
 # at least so much larger than a rate that all GPUs serve.
 _RATES, _GROWTH = 4, 1.02
-_ANY_POWER = 1e18
 _THROUGHPUT = ("throughput", "request_latency")
 _CAPACITY = ("capacity_per_gpu", "request_latency")
 _PER_TOKEN = {POWER: "energy_per_million_tokens", BUDGET: "cost_per_million_tokens"}
@@ -123,12 +122,8 @@ class BudgetSearch:
 
     def _efficient_layouts(self, count: int) -> tuple[list[FeasiblePlan], str]:
         """Return the layouts with most tokens per watt or dollar on ``count`` GPUs, or a reason."""
-        bounds = {
-            # Power that nothing draws: as many limits hold together as in the answer.
-            name: _ANY_POWER if name == POWER else bound
-            for name, bound in self.request.constraints.items()
-            if name != MOST_GPUS
-        }
+        open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
+        bounds = {name: self.request.constraints[name] for name in open_ones}
         request = replace(self.request, num_gpus=count, constraints=bounds)
         searches, fleets_by_layout, missed = (
             Searches((self.request.one_contract,)),

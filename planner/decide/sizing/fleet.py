@@ -22,8 +22,11 @@ from planner.optimize.goals import Constraint
 from planner.optimize.problem import (
     factor_at_confidence,
     is_unknown,
+    joint_probability,
     judged_value,
+    limit_probability,
     value_at_confidence,
+    with_rate_limit,
 )
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import (
@@ -72,10 +75,10 @@ class Margin:
     sign : 1: upper bound, -1: lower bound
     bound : bound
     predicted : predicted value, the median
-    value_at_confidence : value that runs keep together with those of all limits, with the
-        requested confidence
+    value_at_confidence : value that the requested ``confidence`` of runs keeps
     has_errors : published runs determine the error; otherwise ``value_at_confidence`` is the
         prediction
+    probability : probability to keep the limit; None: unknown
     """
 
     name: str
@@ -85,6 +88,7 @@ class Margin:
     predicted: float
     value_at_confidence: float
     has_errors: bool
+    probability: float | None = None
 
     @property
     def spare(self) -> float:
@@ -159,6 +163,12 @@ class FeasiblePlan:
     def spare(self) -> float:
         """Margin of the tightest limit as a share of its bound; infinite without limits."""
         return math.inf if self.tightest is None else self.tightest.share
+
+    @property
+    def limits_probability(self) -> float:
+        """The probability to keep all limits together; NaN: unknown."""
+        chances = {m.name: m.probability for m in self.margins if m.probability is not None}
+        return float(joint_probability(chances)) if chances else math.nan
 
     @property
     def rate_share_at_confidence(self) -> float:
@@ -283,7 +293,13 @@ def _evidence_columns(plan: Plan, candidates: Candidates, row: Row) -> dict[str,
 
 def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
     """Yield each limit of the plan, and the request rate, with predicted and bad-case value."""
-    source = candidates.source
+    source, rate = candidates.source, plan.request.request_rate
+    limits = with_rate_limit(plan.problem.constraints, rate)
+    chances = {
+        limit.name: chance if math.isfinite(chance) else None
+        for limit in limits
+        for chance in [limit_probability(candidates, limit)]
+    }
     for limit in plan.problem.constraints:
         yield Margin(
             name=limit.name,
@@ -293,8 +309,9 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
             predicted=first(candidates.value(limit.name)),
             value_at_confidence=first(judged_value(candidates, limit)),
             has_errors=not is_unknown(source, limit.name, limit.confidence, limit.sign),
+            probability=chances[limit.name],
         )
-    rate, confidence = plan.request.request_rate, plan.confidence_per_limit
+    confidence = plan.request.limit_confidence
     if rate is None or any(limit.name == RATE for limit in plan.problem.constraints):
         return
     yield Margin(
@@ -305,6 +322,7 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
         predicted=first(candidates.value(RATE)),
         value_at_confidence=first(value_at_confidence(candidates, RATE, confidence, -1)),
         has_errors=confidence == MEDIAN or not is_unknown(source, RATE, confidence, -1),
+        probability=chances[RATE],
     )
 
 

@@ -310,5 +310,5 @@ def _duration(job: Job, plan: Plan, candidates: Candidates, fleet: FeasiblePlan)
     """Return the time of a run that the confidence of the question keeps [s]."""
     if job.request.num_requests is None:
         return next(m.value_at_confidence for m in fleet.margins if m.name in DEADLINES)
-    confidence = plan.confidence_per_limit
+    confidence = plan.request.limit_confidence
     return job.request.num_requests / first(value_at_confidence(candidates, RATE, confidence, -1))

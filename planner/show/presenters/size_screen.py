@@ -191,10 +191,11 @@ def _sure_line(sizes: Sizes, best: Size, fleet: FeasiblePlan) -> str:
     ]
     limits += ["the assumed limits"] if best.assumed else []
     confidence = sizes.request.limit_confidence
-    together, each = (" all", "each limit ") if len(limits) > 1 else ("", "")
-    if confidence == MEDIAN:
-        return f"Sized at the prediction, {each}50 % likely: {'; '.join(limits)}"
-    return f"{100 * confidence:g} % likely to keep{together}: {'; '.join(limits)}"
+    each, together = ("each: ", fleet.limits_probability) if len(limits) > 1 else ("", math.nan)
+    sized = "Sized at the prediction, " if confidence == MEDIAN else ""
+    chance = formatting.format_probability(together)
+    all_text = f" ({chance} to keep all)" if math.isfinite(together) else ""
+    return f"{sized}{100 * confidence:g} % likely to keep {each}{'; '.join(limits)}{all_text}"
 
 
 def peak_lines(sizes: Sizes) -> list[str]:

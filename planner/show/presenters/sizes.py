@@ -236,9 +236,9 @@ def question_lines(sizes: Sizes) -> list[str]:
         fewest = "No rate, deadline or budget is specified: the fewest GPUs on which it fits"
         return [*lines, f"{fewest}, at least {100 * TARGET_FIT_PROBABILITY:g} % likely"]
     lines.append(
-        "Sized at the predictions: 50 % likely to keep each"
+        "Sized at the predictions: 50 % likely to keep each limit"
         if confidence == MEDIAN
-        else f"Sized to be {100 * confidence:g} % likely to keep all of them"
+        else f"Sized to be {100 * confidence:g} % likely to keep each limit"
     )
     return lines
 
