@@ -123,7 +123,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         settings.values = without_experts(settings.values)
     shape = megatron.shape if model is None else None
     # Recipes of models with experts set it: most do not split an expert.
-    if note and settings.defaults.pop("expert_tensor_parallel", None):
+    if note and settings.defaults.pop("expert_tensor_parallel", ""):
         del settings.values["expert_tensor_parallel"]
     settings.notes = [
         text
@@ -364,33 +364,24 @@ def _quantities(job: LaunchJob) -> Quantities:
     core = megatron_lm.core_quantities(job)
     ends = {} if core.get("pipeline_layout") is not None else _UNCOUNTED_ENDS
     modules = core["recompute_modules"]
+    shape: Quantities = {}
+    if job.hub_name is None:
+        shape = shape_quantities(job.model, int(job["tensor_parallel"]))
+        shape = {**shape, "moe_layer_list": _layer_kinds(job)}
     return {
         **ends,
-        **(shape_overrides(job) if job.hub_name is None else {}),
+        **shape,
         **core,
         "recompute_modules": None if modules is None else str(modules).replace(" ", ","),
     }
 
 
-def shape_overrides(job: LaunchJob) -> MutableQuantities:
-    """Return the values of overrides that set a model's shape, by parameter name.
-
-    Raises LaunchError if the model has latent attention.
-    """
-    shape = shape_quantities(job.model, int(job["tensor_parallel"]))
-    if shape["latent_attention"]:
-        raise LaunchError(
-            f"{job.model.name} is not on Hugging Face, and Megatron-Bridge's GPT has no latent "
-            "attention: give the model by its ORG/NAME, or choose megatron-lm."
-        )
-    model_shape = shape_of(job.model)
-    dense, layers = model_shape["num_dense_layers"], model_shape["num_hidden_layers"]
+def _layer_kinds(job: LaunchJob) -> str | None:
+    """Return the list of a dense layer's 0 or 1 with experts; None if all layers are alike."""
+    shape = shape_of(job.model)
+    dense, layers = shape["num_dense_layers"], shape["num_hidden_layers"]
     kinds = ["0"] * dense + ["1"] * (layers - dense)
-    return {
-        **shape,
-        "query_groups": shape["num_key_value_heads"] or shape["num_attention_heads"],
-        "moe_layer_list": f"[{','.join(kinds)}]" if shape["num_experts"] and dense else None,
-    }
+    return f"[{','.join(kinds)}]" if shape["num_experts"] and dense else None
 
 
 def _narrow_request(request: Request) -> Request:
