@@ -404,7 +404,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         (
             *_command(job, module),
             CommandWords(words=(config,)),
-            *overrides(settings),
+            *overrides(settings.options),
             *user_arguments("maxtext", job),
         ),
         launcher="",

@@ -57,7 +57,6 @@ from planner.specs.catalogue import Catalogue
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
 """Argument of the program in place of a model on Hugging Face: the overrides set the shape."""
-_DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS_TRAINERS = ("modules.pre_trainer.", "modules.post_trainer.")
 _ARGUMENTS = ("megatron-lm-0.19.2",)
 _SECTIONS = (
@@ -67,7 +66,7 @@ _SECTIONS = (
 )
 _NULL_TEXTS = ("", "null", "none", "~", "???")
 # Primus takes a variable of the environment, else what follows the colon.
-_ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
+_ENVIRONMENT = re.compile(r"\$\{\w+:-?([^{}]*)\}")
 _DIALECT = OptionAliasTable.load("megatron-bridge")
 _SHORT, _RENAMED = _DIALECT.of("short"), _DIALECT.of("is")
 _STAGES, _TENSORS = "pipeline_model_parallel_size", "tensor_model_parallel_size"
@@ -235,7 +234,7 @@ def _read_bridge_rows(reading: OptionReader, inner: OptionReader) -> dict[str, s
 
 def _with_defaults(option: ParsedOption) -> ParsedOption:
     """Return the option with defaults in place of variables: ``${PRIMUS_TP:1}`` becomes 1."""
-    texts = tuple(text and _DEFAULT.sub(lambda m: m["default"], text) for text in option.texts)
+    texts = tuple(text and _ENVIRONMENT.sub(r"\1", text) for text in option.texts)
     pairs = zip(option.texts, texts, option.spans, strict=True) if option.spans else ()
     spans = tuple(span if before == after else None for before, after, span in pairs)
     return replace(option, texts=texts, spans=spans or option.spans)
@@ -310,7 +309,7 @@ def _arguments_of_key(
     if text is None:
         yield _RENAMED.get(key, _dashed(key)), (None,)
         return
-    value = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
+    value = text.strip().strip("\"'")
     if value.lower() in _NULL_TEXTS:
         return
     arguments: Iterable[tuple[str, str | None]] = [(_dashed(key), None)]
@@ -347,7 +346,7 @@ def _read_model(
     name = (model_of_recipe(options) or next(filter(None, texts), "")).partition("(")[0]
     if not name:
         return None, ""
-    model = find_model_of_name(_ENVIRONMENT.sub(r"\1", name))
+    model = find_model_of_name(name)
     if model is None:
         return None, f"planner does not know the model {name}."
     is_recipe = bool({"--recipe", "--factory"} & {*options})
@@ -418,7 +417,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "megatron-bridge",
         (
             CommandWords(words=(PROGRAM, model)),
-            *overrides(settings),
+            *overrides(settings.options),
             *user_arguments("megatron-bridge", job),
         ),
         environment=environment,
