@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
 from importlib.resources import files
@@ -303,11 +303,13 @@ def override(key: str, name: str, meaning: str, default: str | None = None) -> C
     )
 
 
-def overrides(settings: OptionTexts) -> list[CommandWords]:
-    """Return settings as words ``KEY=TEXT``, each with its note."""
+def overrides(options: Iterable[OptionText]) -> list[CommandWords]:
+    """Return options as words, and keys as words ``KEY=TEXT``, each with its note."""
     return [
-        CommandWords(words=(f"{inputs.option}={inputs.text}",), note=inputs.note)
-        for inputs in settings.options
+        CommandWords.of(option)
+        if option.option.startswith("-")
+        else CommandWords(words=(f"{option.option}={option.text}",), note=option.note)
+        for option in options
     ]
 
 

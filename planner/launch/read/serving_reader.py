@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import PurePath
 from typing import TypeVar
@@ -64,15 +64,16 @@ _DEGREES = (
     *("tensor_parallel", "context_parallel", "pipeline_parallel", "attention_data_parallel"),
     "expert_parallel",
 )
-_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
+_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "draft_tokens")
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
 @dataclass(kw_only=True)
 class ServerSettings(SettingsBuilder):
-    """Builder of the settings of one server command."""
+    """Builder of the settings of one server command; ``quantities`` are what its rows compute."""
 
     reading: OptionReader
+    quantities: MutableQuantities = field(default_factory=dict)
 
     def copy_values(self, *names: str) -> None:
         """Set parameters to the values that the option table reads; skip parameters without one."""
@@ -480,13 +481,15 @@ def _set_layout(server: ServerSettings, engine: EngineReader, model: ModelSpec |
     """Set what the rows of an engine's table compute, its degrees and GPUs; return attention ranks.
 
     The rows compute from the counts of the table and the sizes of the model. ``server_gpus`` is
-    theirs if it is not the product of the degrees.
+    theirs if it is not the product of the degrees, ``drafts``, ``draft_steps``, ``draft_name``,
+    ``drafter`` and ``drafts_by_model`` are of speculative decoding.
     Raises LaunchError if the total is not a multiple of what one server takes.
     """
     reading = server.reading
     counts = {name: server.count(name) for name in (*_DEGREES, "stage_gpus", "server_copies")}
     limits = {name: parse_size(reading.value(name)) for name in _LIMITS}
-    quantities: MutableQuantities = {
+    quantities = server.quantities
+    quantities |= {
         **counts,
         **limits,
         "num_experts": None if model is None else model.num_experts,
@@ -501,10 +504,21 @@ def _set_layout(server: ServerSettings, engine: EngineReader, model: ModelSpec |
     return int(server.values["attention_data_parallel"])
 
 
-def read_table_drafts(reading: OptionReader) -> DraftSettings | None:
-    """Read the draft tokens of the option table; None if the command has none."""
-    tokens = parse_size(reading.value("draft_tokens")) or parse_size(reading.value("mtp_tokens"))
-    return DraftSettings(number=tokens) if tokens else None
+def _read_drafts(server: ServerSettings) -> DraftSettings | None:
+    """Return the drafting that rows compute, else the draft tokens of the table; None if none."""
+    of_rows, reading = server.quantities, server.reading
+    tokens = of_rows.get("drafts") or parse_size(reading.value("draft_tokens"))
+    tokens = tokens or parse_size(reading.value("mtp_tokens"))
+    if not tokens:
+        return None
+    steps = of_rows.get("draft_steps")
+    return DraftSettings(
+        number=int(tokens),
+        steps=None if steps is None else int(steps),
+        method=str(of_rows.get("draft_name") or ""),
+        path=str(of_rows.get("drafter") or ""),
+        is_model=bool(of_rows.get("drafts_by_model")),
+    )
 
 
 @record(kw_only=True)
@@ -536,7 +550,7 @@ class EngineReader:
     batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda server, model, ranks: (
         None
     )
-    drafts: Callable[[OptionReader], DraftSettings | None] = read_table_drafts
+    drafts: Callable[[ServerSettings], DraftSettings | None] = _read_drafts
     finish: Callable[[ServerSettings], str | None] = lambda server: None
     has_rank_limit: bool = False
     switches: tuple[str, ...] = ()
@@ -605,7 +619,7 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
         server.copy_values("kv_cache")
     engine.batch(server, model, ranks)
     _put_batch(server, engine, ranks, pool)
-    set_drafts(server, engine.drafts(reading), model)
+    set_drafts(server, engine.drafts(server), model)
     set_adapters(server, engine.switches)
     amount = reading.text(engine.host_cache)
     if reading.has(engine.host_cache) and (amount is None or parse_float(amount)):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.documents.shell.edits import implied_option
 from planner.documents.yaml_writer import yaml_text
-from planner.errors import LaunchError, SpecError
+from planner.errors import SpecError
 from planner.launch.option_table import (
-    MutableQuantities,
     OptionAliasTable,
     OptionTable,
     OptionTexts,
     Quantities,
 )
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.hf_trainer.option_sources import (
     OptionSources,
     apply_program_defaults,
@@ -30,12 +29,16 @@ from planner.launch.read.hf_trainer.write_script import (
     adapter_quantities,
     expert_adapter_notes,
     fill_quantities,
-    has_adapter,
     nest_options,
     optimizer_name,
     unnamed_optimizer,
 )
-from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.read.parsed_launch import (
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+)
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -88,30 +91,25 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     if sources.text("--bf16") == "true":
         keep_loaded_weights(sources, "axolotl")
     settings = build_settings(sources, is_supervised=False)
-    values = dict(settings.values)
-    if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
-        values["offload"] = "activations"
+    builder = SettingsBuilder.of(settings)
+    builder.defaults |= {
+        name: reason for name, reason in defaults.items() if name in builder.values
+    }
     if trains_language_model:
-        values["freeze_vision_tower"] = True
-    values |= _read_loss(documents, values)
-    if text_of_key(documents, "torch_compile") in ("true", "auto"):
-        values["torch_compile"] = "true"
-    reasons = {name: reason for name, reason in defaults.items() if name in values}
-    notes = list(settings.notes)
-    if text_of_key(documents, "selective_checkpointing") not in (None, "false"):
-        notes.append("selective_checkpointing is not predicted, only the other recomputation keys.")
-    if any(key.startswith("qat.") for document in documents for key in document.options):
-        notes.append(
-            "qat: rounding of weights and inputs in each pass is not predicted. Steps will take "
-            "longer."
-        )
-    keys = {name for document in documents for name in document.options}
+        builder.values["freeze_vision_tower"] = True
+    options = {
+        name: option
+        for document in reversed(documents)
+        for name, option in document.options.items()
+    }
+    merged = OptionReader(command=replace(command, options=options), meanings={})
+    apply_read_rows(merged, OptionTable.load("axolotl"), builder, {})
     return replace(
         settings,
-        values=values,
-        defaults={**settings.defaults, **reasons},
-        ignored_options=settings.ignored_options | (keys & _DIALECT.names("ignored")),
-        notes=tuple(notes),
+        values=builder.values,
+        defaults=builder.defaults,
+        notes=tuple(builder.notes),
+        ignored_options=settings.ignored_options | (options.keys() & _DIALECT.names("ignored")),
     )
 
 
@@ -120,35 +118,6 @@ _UNFROZEN, _LANGUAGE = "unfrozen_parameters", "language_model"
 _PARTIAL_TRAINING_KEYS = (_UNFROZEN, "lisa_n_layers")
 _LAYERS = re.compile("layers|blocks")
 _EMPTY_TEXTS = (None, "", "null", "0")
-
-
-# Keys of loss kernels; the first that is set counts.
-_LOSSES = {
-    "cut_cross_entropy": "linear",
-    "liger_fused_linear_cross_entropy": "linear",
-    "liger_cross_entropy": "fused",
-    "chunked_cross_entropy": "chunked",
-}
-
-
-_CUT_CROSS_ENTROPY_PLUGIN = "CutCrossEntropyPlugin"
-"""The plugin that enables ``cut_cross_entropy`` unless the file switches it off."""
-
-
-def _read_loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> MutableQuantities:
-    """Return the loss kernel and its chunks; {} if no key sets a kernel."""
-    kernels = [kernel for key, kernel in _LOSSES.items() if text_of_key(documents, key) == "true"]
-    if _CUT_CROSS_ENTROPY_PLUGIN in (text_of_key(documents, "plugins") or "") and (
-        text_of_key(documents, "cut_cross_entropy") != "false"
-    ):
-        kernels = [_LOSSES["cut_cross_entropy"]]
-    if not kernels:
-        return {"loss_kernel": "auto"} if "loss_kernel" in values else {}
-    loss: MutableQuantities = {"loss_kernel": kernels[0]}
-    chunks = text_of_key(documents, "chunked_cross_entropy_num_chunks") or ""
-    if kernels[0] == "chunked" and chunks.isdecimal():
-        loss["loss_chunks"] = int(chunks)
-    return loss
 
 
 def text_of_key(documents: list[ParsedCommand], key: str) -> str | None:
@@ -178,33 +147,17 @@ def _translate(document: ParsedCommand, sources: OptionSources) -> None:
 
 
 CONFIG = "axolotl.yaml"
-_FSDP_PROFILES = ("HF Trainer FSDP", "HF Trainer bf16")
 _DATASET = "DATASET"
 _DATASET_NOTE = "yours: a name on Hugging Face or a folder, with its type"
 
 
-def _uses_fsdp(job: LaunchJob) -> bool:
-    return job.profile.name in _FSDP_PROFILES and bool(job["zero_stage"])
-
-
-def _uses_deepspeed(job: LaunchJob) -> bool:
-    """Return whether DeepSpeed (not FSDP) shards or offloads in the planned job."""
-    if job.profile.name in _FSDP_PROFILES:
-        return False
-    offloads = job["offload"].startswith("optimizer")
-    return bool(job["zero_stage"]) or offloads or job.profile.name == "DeepSpeed"
-
-
 def _quantities(job: LaunchJob) -> Quantities:
-    """Return what no row of axolotl's table computes, and what shards: FSDP or DeepSpeed."""
+    """Return what no row of axolotl's table computes."""
     return {
         **fill_quantities(job),
         **adapter_quantities(job),
         "optimizer_name": optimizer_name(job) or "adamw_torch_fused",
         "unnamed_optimizer": unnamed_optimizer(job),
-        "is_of_fsdp": job.profile.name in _FSDP_PROFILES,
-        "shards_by_fsdp": _uses_fsdp(job),
-        "shards_by_deepspeed": _uses_deepspeed(job),
     }
 
 
@@ -223,11 +176,6 @@ def _narrow_request(request: Request) -> Request:
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build the axolotl command of a job with its YAML and, with DeepSpeed, ``ds_config.json``."""
-    if job.profile.name == _FP32_WEIGHTS_PROFILE and not has_adapter(job):
-        raise LaunchError(
-            "Axolotl keeps trained weights in 16 bits, but the plan in 32: search with "
-            "--framework 'HF Trainer bf16' or DeepSpeed, or choose the target accelerate."
-        )
     options = {option.option: option.text for option in settings.options}
     document = nest_options(options)
     for name in ("lora_target_modules", "lora_modules_to_save"):
@@ -237,7 +185,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     notes = {option.option: option.note for option in settings.options if option.note}
     text = yaml_text(document, notes | {"datasets": _DATASET_NOTE})
     files = [LaunchOutputFile(name=CONFIG, text=text, meaning="the training settings of axolotl")]
-    if _uses_deepspeed(job):
+    if "deepspeed" in options:
         table = OptionTable.load("deepspeed")
         # The Trainer refuses a train_batch_size unlike its own product, which counts every GPU.
         # Parallel degrees are in axolotl's own keys.

@@ -43,7 +43,6 @@ from planner.launch.read.hf_trainer.write_script import (
     nest_options,
     offloaded_activations,
     recomputes_in_fsdp,
-    require_even_copies,
     script_arguments,
     script_files,
     script_notes,
@@ -197,19 +196,11 @@ DEEPSPEED = LaunchTarget.of(
 
 
 _ACCELERATE_FILE = "accelerate.yaml"
-_FSDP_PROFILES = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
 _UNKNOWN_PRECISIONS = ("fp4", "int8", "tf32")
 
 
-def _distributed_type(job: LaunchJob) -> str:
-    is_unsharded = not job["zero_stage"] and not job["offload"].startswith("optimizer")
-    if is_unsharded and (job.profile.name != "DeepSpeed" or job.num_gpus == 1):
-        return "NO" if job.num_gpus == 1 else "MULTI_GPU"
-    return "FSDP" if job.profile.name in _FSDP_PROFILES else "DEEPSPEED"
-
-
 def _accelerate_quantities(job: LaunchJob) -> Quantities:
-    """Return None for what the script sets, and what shards: FSDP, DeepSpeed or neither.
+    """Return None for what the script sets.
 
     The sizes of DeepSpeed Ulysses multiply to all GPUs [1]_.
 
@@ -218,17 +209,13 @@ def _accelerate_quantities(job: LaunchJob) -> Quantities:
     .. [1] huggingface/accelerate 1.15.0, ``docs/source/concept_guides/sequence_parallelism.md`` and
        ``utils/dataclasses.py``, ``DeepSpeedSequenceParallelConfig``.
     """
-    return {**_without_script_parameters(job, "accelerate"), "kind": _distributed_type(job)}
+    return _without_script_parameters(job, "accelerate")
 
 
 def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build a job's accelerate command and YAML."""
-    require_even_copies(job)
-    distributed_type = _distributed_type(job)
-    is_fsdp, recomputes_inside = (
-        distributed_type == "FSDP",
-        recomputes_in_fsdp(job, is_sharded=distributed_type == "FSDP"),
-    )
+    is_fsdp = any(option.text == "FSDP" for option in settings.options)
+    recomputes_inside = recomputes_in_fsdp(job, is_sharded=is_fsdp)
     is_set_by_accelerate = job["precision"] in ("fp8", *_UNKNOWN_PRECISIONS)
     script = script_settings(
         job,

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.read.serving_reader import (
-    DraftSettings,
     EngineReader,
     ServerSettings,
     find_gpu_by_name,
-    parse_size,
     read_engine,
 )
 from planner.launch.target import LaunchTarget
@@ -45,22 +42,10 @@ def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -
         server.assume("concurrency", max_requests * ranks, reason)
 
 
-def _read_draft(reading: OptionReader) -> DraftSettings | None:
-    """Read the settings of speculative decoding; None if the command has no such algorithm."""
-    if not reading.has("--speculative-algorithm"):
-        return None
-    return DraftSettings(
-        number=parse_size(reading.value("draft_tokens")) or 1,
-        method=reading.text("--speculative-algorithm") or "",
-        path=reading.text("--speculative-draft-model") or "",
-    )
-
-
 _ENGINE = EngineReader(
     name=NAME,
     programs=("lmdeploy", "serve", "api_server"),
     batch=_assume_batch,
-    drafts=_read_draft,
     finish=_note_backend,
     has_rank_limit=True,
     switches=("--adapters",),

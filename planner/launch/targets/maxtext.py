@@ -369,38 +369,13 @@ _PORT = "29500"
 
 def _quantities(job: LaunchJob) -> Quantities:
     """Return the values of MaxText's keys that no row computes, by parameter name."""
+    name = maxtext_name(job.model)
     return {
-        **_model_quantities(job),
+        **({} if name else shape_of(job.model)),
+        "model_name": name,
         **mesh_axes(job),
         **policy_quantities(job),
         "per_device_batch": _sequences_per_gpu(job),
-    }
-
-
-def _model_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the keys of the model: its name in MaxText, else its sizes.
-
-    Raises LaunchError if MaxText has no keys for such a model.
-    """
-    name = maxtext_name(job.model)
-    if name is not None:
-        return {"model_name": name}
-    shape = shape_of(job.model)
-    unsupported = [size for size in ("kv_lora_rank", "shared_intermediate_size", "num_dense_layers",
-                                 "moe_latent_size", "sinks", "sliding_window")
-               if shape[size]]  # fmt: skip
-    if unsupported or not shape["gated"] or shape["position_embedding"] != "rotary":
-        raise LaunchError(
-            f"MaxText ships no {job.model.name}, and its keys cannot describe it: "
-            "choose a model that it ships, or another target."
-        )
-    has_experts = bool(shape["num_experts"])
-    return {
-        **shape,
-        "key_value_heads": shape["num_key_value_heads"],
-        "intermediate_size": shape["intermediate_size"] or shape["moe_intermediate_size"],
-        "decoder_block": "mixtral" if has_experts else "llama2",
-        "num_experts": shape["num_experts"],
     }
 
 
@@ -429,7 +404,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         (
             *_command(job, module),
             CommandWords(words=(config,)),
-            *overrides(settings),
+            *overrides(settings.options),
             *user_arguments("maxtext", job),
         ),
         launcher="",

@@ -57,7 +57,6 @@ from planner.specs.catalogue import Catalogue
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
 """Argument of the program in place of a model on Hugging Face: the overrides set the shape."""
-_DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS_TRAINERS = ("modules.pre_trainer.", "modules.post_trainer.")
 _ARGUMENTS = ("megatron-lm-0.19.2",)
 _SECTIONS = (
@@ -67,7 +66,7 @@ _SECTIONS = (
 )
 _NULL_TEXTS = ("", "null", "none", "~", "???")
 # Primus takes a variable of the environment, else what follows the colon.
-_ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
+_ENVIRONMENT = re.compile(r"\$\{\w+:-?([^{}]*)\}")
 _DIALECT = OptionAliasTable.load("megatron-bridge")
 _SHORT, _RENAMED = _DIALECT.of("short"), _DIALECT.of("is")
 _STAGES, _TENSORS = "pipeline_model_parallel_size", "tensor_model_parallel_size"
@@ -123,8 +122,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         settings.values = without_experts(settings.values)
     shape = megatron.shape if model is None else None
     # Recipes of models with experts set it: most do not split an expert.
-    if note and "expert_tensor_parallel" in settings.defaults:
-        del settings.defaults["expert_tensor_parallel"]
+    if note and settings.defaults.pop("expert_tensor_parallel", ""):
         del settings.values["expert_tensor_parallel"]
     settings.notes = [
         text
@@ -236,7 +234,7 @@ def _read_bridge_rows(reading: OptionReader, inner: OptionReader) -> dict[str, s
 
 def _with_defaults(option: ParsedOption) -> ParsedOption:
     """Return the option with defaults in place of variables: ``${PRIMUS_TP:1}`` becomes 1."""
-    texts = tuple(text and _DEFAULT.sub(lambda m: m["default"], text) for text in option.texts)
+    texts = tuple(text and _ENVIRONMENT.sub(r"\1", text) for text in option.texts)
     pairs = zip(option.texts, texts, option.spans, strict=True) if option.spans else ()
     spans = tuple(span if before == after else None for before, after, span in pairs)
     return replace(option, texts=texts, spans=spans or option.spans)
@@ -311,7 +309,7 @@ def _arguments_of_key(
     if text is None:
         yield _RENAMED.get(key, _dashed(key)), (None,)
         return
-    value = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
+    value = text.strip().strip("\"'")
     if value.lower() in _NULL_TEXTS:
         return
     arguments: Iterable[tuple[str, str | None]] = [(_dashed(key), None)]
@@ -348,7 +346,7 @@ def _read_model(
     name = (model_of_recipe(options) or next(filter(None, texts), "")).partition("(")[0]
     if not name:
         return None, ""
-    model = find_model_of_name(_ENVIRONMENT.sub(r"\1", name))
+    model = find_model_of_name(name)
     if model is None:
         return None, f"planner does not know the model {name}."
     is_recipe = bool({"--recipe", "--factory"} & {*options})
@@ -365,33 +363,24 @@ def _quantities(job: LaunchJob) -> Quantities:
     core = megatron_lm.core_quantities(job)
     ends = {} if core.get("pipeline_layout") is not None else _UNCOUNTED_ENDS
     modules = core["recompute_modules"]
+    shape: Quantities = {}
+    if job.hub_name is None:
+        shape = shape_quantities(job.model, int(job["tensor_parallel"]))
+        shape = {**shape, "moe_layer_list": _layer_kinds(job)}
     return {
         **ends,
-        **(shape_overrides(job) if job.hub_name is None else {}),
+        **shape,
         **core,
         "recompute_modules": None if modules is None else str(modules).replace(" ", ","),
     }
 
 
-def shape_overrides(job: LaunchJob) -> MutableQuantities:
-    """Return the values of overrides that set a model's shape, by parameter name.
-
-    Raises LaunchError if the model has latent attention.
-    """
-    shape = shape_quantities(job.model, int(job["tensor_parallel"]))
-    if shape["latent_attention"]:
-        raise LaunchError(
-            f"{job.model.name} is not on Hugging Face, and Megatron-Bridge's GPT has no latent "
-            "attention: give the model by its ORG/NAME, or choose megatron-lm."
-        )
-    model_shape = shape_of(job.model)
-    dense, layers = model_shape["num_dense_layers"], model_shape["num_hidden_layers"]
+def _layer_kinds(job: LaunchJob) -> str | None:
+    """Return the list of a dense layer's 0 or 1 with experts; None if all layers are alike."""
+    shape = shape_of(job.model)
+    dense, layers = shape["num_dense_layers"], shape["num_hidden_layers"]
     kinds = ["0"] * dense + ["1"] * (layers - dense)
-    return {
-        **shape,
-        "query_groups": shape["num_key_value_heads"] or shape["num_attention_heads"],
-        "moe_layer_list": f"[{','.join(kinds)}]" if shape["num_experts"] and dense else None,
-    }
+    return f"[{','.join(kinds)}]" if shape["num_experts"] and dense else None
 
 
 def _narrow_request(request: Request) -> Request:
@@ -428,7 +417,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "megatron-bridge",
         (
             CommandWords(words=(PROGRAM, model)),
-            *overrides(settings),
+            *overrides(settings.options),
             *user_arguments("megatron-bridge", job),
         ),
         environment=environment,

@@ -12,6 +12,7 @@ from planner.launch.target import (
     LaunchDraft,
     LaunchJob,
     LaunchTarget,
+    overrides,
     user_arguments,
 )
 from planner.launch.targets.rl_reader_writer import MODEL, reader_of_steps, step_draft
@@ -21,7 +22,7 @@ from planner.launch.write.benchmark import STEPS
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build the OpenRLHF command of a job; the benchmark limits the number of prompts."""
-    options = [CommandWords.of(option) for option in settings.options]
+    options = overrides(settings.options)
     if job.hub_name is None:
         options.insert(0, CommandWords(words=("--actor.model_name_or_path", MODEL)))
     arguments = (

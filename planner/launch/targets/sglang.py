@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.read.serving_reader import (
-    DraftSettings,
     EngineReader,
     ServerSettings,
     find_model_by_name,
     merge_config,
-    parse_size,
     read_engine,
 )
 from planner.launch.target import (
@@ -48,30 +45,11 @@ def _set_experts_on_host(server: ServerSettings) -> None:
         )
 
 
-def _read_draft(reading: OptionReader) -> DraftSettings | None:
-    """Read the settings of speculative decoding; None without --speculative-algorithm."""
-    method = reading.text("--speculative-algorithm") or ""
-    if not reading.has("--speculative-algorithm"):
-        return None
-    verified_tokens = parse_size(reading.text("--speculative-num-draft-tokens"))
-    steps = parse_size(reading.text("--speculative-num-steps"))
-    tree_width = parse_size(reading.text("--speculative-eagle-topk")) or 1
-    is_tree = bool(verified_tokens and steps and tree_width > 1 and verified_tokens > steps + 1)
-    return DraftSettings(
-        number=verified_tokens - 1 if verified_tokens and (is_tree or not steps) else steps or 3,
-        steps=steps if is_tree else None,
-        method=method,
-        path=reading.text("--speculative-draft-model-path") or "",
-        is_model=method == "STANDALONE",
-    )
-
-
 _ENGINE = EngineReader(
     name=NAME,
     model_options=("--model-path", "--model"),
     prepare=merge_config,
     finish=_set_experts_on_host,
-    drafts=_read_draft,
     switches=("--enable-lora", "--lora-paths"),
     host_cache="--enable-hierarchical-cache",
     weights_on_host="--cpu-offload-gb",

@@ -6,20 +6,17 @@ huggingface/text-generation-inference.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from planner.base.units import GIB
 from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
-    DraftSettings,
     EngineReader,
     ServerSettings,
     default_gpu,
     parse_float,
     parse_size,
     read_engine,
-    read_table_drafts,
     with_variables,
 )
 from planner.launch.target import LaunchTarget
@@ -139,18 +136,11 @@ def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
     return min(tokens, model.max_position_embeddings or tokens)
 
 
-def _read_draft(reading: OptionReader) -> DraftSettings | None:
-    """Drafting by n-grams of the prompt; None where the command sets none."""
-    drafts = read_table_drafts(reading)
-    return None if drafts is None else replace(drafts, method="ngram")
-
-
 _ENGINE = EngineReader(
     name=NAME,
     model_options=("--model-id",),
     prepare=_prepare,
     batch=_assume_batch,
-    drafts=_read_draft,
     finish=_finish,
     switches=("--lora-adapters",),
 )

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 
 from planner.documents.shell.edits import ParsedOption
-from planner.errors import LaunchError
 from planner.launch.model_shape import find_model_of_name
 from planner.launch.option_table import (
     MutableQuantities,
@@ -16,7 +15,6 @@ from planner.launch.option_table import (
     matches_option,
 )
 from planner.launch.read.expression_rows import apply_read_rows
-from planner.launch.read.hf_trainer.write_script import require_even_copies
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -171,8 +169,6 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build the TorchTitan command of a job and, if needed, a module with its configuration."""
-    require_even_copies(job)
-    _require_expert_split(job)
     module = custom_config_module(job) if needs_custom_config(job) else ""
     files = (
         LaunchOutputFile(name=f"{MODULE}.py", text=module, meaning="the model's configuration"),
@@ -193,22 +189,6 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         num_last=len(subcommands),
         files=files if module else (),
     )
-
-
-def _require_expert_split(job: LaunchJob) -> None:
-    """Raise LaunchError if expert parallelism does not divide the GPUs of a copy's stage."""
-    shards = job.data_parallel // _num_copies(job)
-    ranks = shards * job["context_parallel"] * job["tensor_parallel"]
-    if ranks % job["expert_parallel"]:
-        raise LaunchError(
-            f"torchtitan splits experts over the {ranks} GPUs of a copy and a stage "
-            f"(shards {shards} x context x tensor), not over {job['expert_parallel']}: plan with "
-            "a ZeRO stage, fewer copies or less expert parallelism, or choose another target."
-        )
-
-
-def _num_copies(job: LaunchJob) -> int:
-    return int(job["data_parallel_replicas"]) if job["zero_stage"] else job.data_parallel
 
 
 TARGET = LaunchTarget.of("torchtitan", quantities=_quantities, draft=_draft, answers=_read_settings)

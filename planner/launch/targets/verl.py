@@ -11,7 +11,7 @@ fully_async.md with ``fully_async_ppo_trainer.yaml``, and the page of the V1 asy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.base.software_enums import Placement
@@ -27,6 +27,7 @@ from planner.launch.target import (
     LaunchJob,
     LaunchTarget,
     override,
+    overrides,
     user_arguments,
 )
 from planner.launch.targets.rl_reader_writer import (
@@ -79,13 +80,13 @@ def _quantities(job: LaunchJob) -> Quantities:
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build the verl command of a job, with the critic's options if the algorithm is PPO."""
     module, _ = _program_of(job)
-    options = _format_arguments(settings.options)
+    options = overrides(settings.options)
     is_ppo = job["algorithm"] == Algorithm.PPO
     if job.hub_name is None:
         names = [f"{_MODEL}path", *(["critic.model.path"] if is_ppo else [])]
         options[:0] = [override(name, MODEL.name, MODEL.meaning) for name in names]
     if is_ppo:
-        options += _format_arguments(_critic_options(settings))
+        options += overrides(_critic_options(settings))
     arguments = (
         CommandWords(words=("python3", "-m", module)),
         *options,
@@ -96,16 +97,6 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         [f"rollout.total_rollout_steps={benchmark_prompts}"] if "fully_async" in module else []
     )
     return step_draft(job, "verl", arguments, benchmark_words)
-
-
-def _format_arguments(options: Iterable[OptionText]) -> list[CommandWords]:
-    """Return hydra's options as two words each, and configuration keys as ``KEY=TEXT``."""
-    return [
-        CommandWords.of(option)
-        if option.option.startswith("-")
-        else CommandWords(words=(f"{option.option}={option.text}",), note=option.note)
-        for option in options
-    ]
 
 
 _CRITIC = {_MEGATRON: "critic.megatron.", _FSDP: "critic.fsdp."}

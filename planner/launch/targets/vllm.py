@@ -101,8 +101,9 @@ def _assume_batch(server: ServerSettings, _: ModelSpec | None, __: int) -> None:
     _set_uneven_stages(server, int(server.values["pipeline_parallel"]))
 
 
-def _read_draft(reading: OptionReader) -> DraftSettings | None:
+def _read_draft(server: ServerSettings) -> DraftSettings | None:
     """Read the settings of speculative decoding; None if no draft tokens are set."""
+    reading = server.reading
     config = json_table(reading.text("--speculative-config"))
     number = parse_size(reading.value("draft_tokens")) or 0
     draft_tokens = config.get("num_speculative_tokens")

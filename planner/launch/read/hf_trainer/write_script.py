@@ -11,7 +11,6 @@ from planner.base.training_aliases import (
     parse_adapter_targets,
     transformers_name,
 )
-from planner.errors import LaunchError
 from planner.launch.model_shape import config_json, family_of
 from planner.launch.option_table import (
     MutableQuantities,
@@ -58,19 +57,6 @@ _MODULES_BY_FAMILY = {
 def recomputes_in_fsdp(job: LaunchJob, *, is_sharded: bool) -> bool:
     """Whether FSDP recomputes layers in its own units; the script's option would gather twice."""
     return is_sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
-
-
-def require_even_copies(job: LaunchJob) -> None:
-    """Raise LaunchError if the replicas do not divide the data-parallel ranks.
-
-    Raises `LaunchError`: they do not divide them.
-    """
-    copies, ranks = int(job["data_parallel_replicas"]), job.data_parallel
-    if ranks % copies:
-        raise LaunchError(
-            f"{copies} copies of the shards (data_parallel_replicas) do not divide {ranks} "
-            "data-parallel ranks: FSDP2 gives each copy the same number of ranks."
-        )
 
 
 def offloaded_activations(job: LaunchJob) -> str | None:
