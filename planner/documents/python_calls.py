@@ -17,6 +17,7 @@ from planner.documents.python_values import (
     evaluate,
     is_run,
     to_shell_word,
+    value_of,
 )
 from planner.errors import LaunchError
 
@@ -111,9 +112,9 @@ def parse_functions(text: str, file_name: str) -> tuple[Function, ...]:
                 if program_call.scope.is_within(function_scope)
             ]
             changes = {
-                path: evaluate(value, function_scope, program)
+                path: value_of(assigned, program)
                 for assignments in function_scope.changed.values()
-                for path, value in assignments
+                for path, assigned in assignments
             }
             line = program.lines[name]
             functions.append(Function(name=name, line=line, calls=tuple(calls), changes=changes))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.errors import LaunchError
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.incomplete import undecided_options
 from planner.launch.read.read_launch import read_launch
@@ -76,3 +77,29 @@ def test_a_trainer_of_rewards_trains_on_pairs(tmp_path: Path) -> None:
     trainer = "class RewardTrainer(Trainer):\n    pass\nRewardTrainer(model=model, args=args)\n"
 
     assert str(_read(tmp_path, text + trainer).values["training_objective"]) == "rm"
+
+
+def test_unsloth_s_length_holds_prompts_and_answers(tmp_path: Path) -> None:
+    text = (
+        "from unsloth import FastLanguageModel\n"
+        "model, t = FastLanguageModel.from_pretrained('Qwen/Qwen3-8B', max_seq_length=2048)\n"
+        "GRPOTrainer(model=model, args=GRPOConfig(max_completion_length=1536))\n"
+    )
+
+    assert int(_read(tmp_path, text).values["sequence_length"]) == 2048
+
+
+def test_a_class_of_the_program_is_no_configuration_of_a_library(tmp_path: Path) -> None:
+    text = "class SFTConfig:\n    def __init__(self, batch):\n        pass\nSFTConfig(batch=2)\n"
+
+    with pytest.raises(LaunchError, match="calls nothing that planner knows"):
+        _read(tmp_path, text.replace("from trl import *", ""))
+
+
+def test_a_model_that_judges_is_not_the_one_that_trains(tmp_path: Path) -> None:
+    judge = "judge = AutoModelForSequenceClassification.from_pretrained('Qwen/Qwen3-0.6B')\n"
+
+    length = "tokenizer(t, truncation=True, max_length=512)\n"
+    found = _read(tmp_path, judge + MODEL + length + ARGUMENTS)
+
+    assert (found.values["model"], undecided_options(found)) == ("Qwen/Qwen3-8B", [])

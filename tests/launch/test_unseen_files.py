@@ -647,3 +647,18 @@ def test_an_unknown_option_that_is_left_to_its_program_refuses_nothing(tmp_path:
     assert undecided_options(found) == ["own_lora_mlp"]
     with pytest.raises(LaunchError, match="decides what is trained"):
         _read(tmp_path, {"a.yaml": text.format("true")})
+
+
+def test_a_script_in_an_unknown_folder_is_near(tmp_path: Path) -> None:
+    files = {"bench/run.sh": 'bash "$REPO/start.sh" 2\n', "start.sh": f"{SERVE} --port $1\n"}
+
+    assert _read(tmp_path, files).values["model"] == "Qwen/Qwen3-8B"
+
+
+def test_adapters_that_are_loaded_are_named(tmp_path: Path) -> None:
+    text = (
+        "swift sft --model Qwen/Qwen3-8B --adapters out/run --tuner_type lora --lora_rank 16 "
+        "--per_device_train_batch_size 1 --max_length 1024 --dataset a\n"
+    )
+
+    assert undecided_options(_read(tmp_path, {"run.sh": text})) == ["--adapters"]

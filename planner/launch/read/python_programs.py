@@ -200,7 +200,9 @@ def _started_by_calls(calls: Sequence[Call], text: str, name: str) -> Iterator[P
     trainings = [
         call
         for call in calls
-        if call.ends(*_ARGUMENT_CLASSES, *option_aliases("trl")) and call.keywords
+        if call.ends(*_ARGUMENT_CLASSES, *option_aliases("trl"))
+        and call.keywords
+        and not call.is_of_program
     ]
     has_engine = any(_engine_tool(call, calls) for call in calls)
     has_trainer = any("train" in call.name.rpartition(".")[2].lower() for call in calls

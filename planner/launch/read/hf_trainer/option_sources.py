@@ -423,6 +423,10 @@ def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
         )
         if tokens is None
     ]
+    longest = options.number("script", "trl_length")
+    if longest is not None and options.is_on("--use_unsloth"):  # of prompt and answer together
+        settings.values["sequence_length"] = longest
+        return
     default_prompt, default_answer = _ROLLOUT_LENGTHS.values()
     length = (prompt_length or default_prompt) + (answer_length or default_answer)
     if defaults_used:
