@@ -61,11 +61,11 @@ _DRAWN = """
 {number} public files were drawn by rules. In the first two draws each repository gives the first
 file, by the SHA-256 of its name, that starts or configures a model. In the third and fourth draw a
 search for 40 names of files and programs gives the repositories. In the fifth and sixth about
-110 other names give the first repositories with such a file and a stored copy. In the seventh and
-eighth the middle of the lists of repositories with 25 words in their names gives them, and the
-SHA-256 the file; the eighth has mostly users' own training programs. No repository is in two draws.
-A few files that do not start a model stayed in as files to refuse. Each right reading was written
-down from the text of the file before it was run.
+110 other names give the first repositories with such a file and a stored copy. In the
+seventh to ninth, lists of repositories with 25 words in their names give them, and the SHA-256 the
+file; most are users' own programs. No repository is in two draws. A few files that do not start a
+model stayed in as files to refuse. Each right reading was written down from the text of the file
+before it was run.
 
 - *Unseen* is the first run of a draw, after repairs from the draws before it.
 - *Now* is after repairs from the same draw, which no longer counts as unseen.

@@ -188,12 +188,14 @@ class _Gatherer:
     """Walks one module; ``module`` is its dotted name, empty for the program itself.
 
     ``line`` is the line of the import in the program: the position of what the module holds.
+    ``package`` is that of its relative imports.
     """
 
     program: Program
     top: Scope
     module: str = ""
     line: int = 0
+    package: str = ""
 
     def read(self, text: str) -> None:
         with warnings.catch_warnings():
@@ -319,7 +321,8 @@ class _Gatherer:
             return
         module = node.module or ""
         if node.level:
-            package = self.module.split(".")[: -node.level] if self.module else []
+            package = self.package.split(".") if self.package else []
+            package = package[: len(package) - node.level + 1]
             module = ".".join([*package, *([module] if module else [])])
         loaded = self._load(module, node.lineno) if module else None
         for name in node.names:
@@ -328,10 +331,13 @@ class _Gatherer:
                     self._take(inner, inner, module, loaded, scope)
                 continue
             full_name = f"{module}.{name.name}" if module else name.name
+            before = imports.get(name.name, "")
+            if loaded is not None and before.startswith(f"{module}."):  # the module imports it
+                full_name = before
             imports[name.asname or name.name] = full_name
             if loaded is not None and name.name in loaded.names:
                 self._take(name.name, name.asname or name.name, module, loaded, scope)
-            elif loaded is None or f"{module}.{name.name}" not in {
+            elif loaded is None or full_name not in {
                 *self.program.functions, *self.program.members
             }:  # fmt: skip
                 self._load(full_name, node.lineno)
@@ -355,12 +361,16 @@ class _Gatherer:
             return None
         path = PurePosixPath(*module.split("."))
         files = (f"{path}.py", f"{path}/__init__.py")
-        text = next((text for file in files if (text := program.read_file(file)) is not None), None)
+        file, text = next(
+            ((file, text) for file in files if (text := program.read_file(file)) is not None),
+            ("", None),
+        )
         if text is None:
             return None
+        package = module if file.endswith("__init__.py") else module.rpartition(".")[0]
         scope = program.modules[module] = program.members[module] = Scope()
         try:
-            _Gatherer(program, scope, module, self.line or line).read(text)
+            _Gatherer(program, scope, module, self.line or line, package).read(text)
         except (SyntaxError, ValueError, RecursionError):
             return None
         return scope

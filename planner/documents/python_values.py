@@ -34,7 +34,8 @@ class Call:
     """A call: ``name`` with its module as it is imported, ``vllm.LLM``.
 
     ``keywords`` are those of ``**mapping``, too; ``rest`` says why some are unknown, "" if none.
-    ``is_of_program``: of a class that the program defines itself, and that extends none of a library.
+    ``is_of_program``: of a class that the program defines itself, and that extends none of a
+    library. ``is_sure``: not in a branch that only the run decides.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Call:
     lines: Mapping[str, int] = field(default_factory=dict)
     rest: str = ""
     is_of_program: bool = False
+    is_sure: bool = True
 
     @property
     def module(self) -> str:
@@ -120,9 +122,9 @@ def _is_of_program(name: str, program: Program) -> bool:
     )
 
 
-def is_run(call: FoundCall, program: Program) -> bool:
-    """Return whether a call may run: none of the tests around it is known to fail."""
-    return _holds(call.conditions, program, ()) is not False
+def is_run(call: FoundCall, program: Program) -> bool | None:
+    """Return whether a call runs, by the tests around it; None if only the run decides that."""
+    return _holds(call.conditions, program, ())
 
 
 def _holds(conditions: Sequence[Condition], program: Program, within: _Within) -> bool | None:
@@ -476,6 +478,8 @@ def _called(node: ast.Call, scope: Scope, program: Program, within: _Within) -> 
         return True
     if name in _WITH_DEFAULT or call.ends(*_WITH_DEFAULT):
         return _default_of(node, call, scope, program, within)
+    if ".DEFINE_" in name and arguments[1:]:  # a flag of absl
+        return replace(call, keywords={"value": arguments[1]})
     if name == "json.loads" and arguments and str(arguments[0]).lstrip()[:1] in ("{", "["):
         return _parsed(str(arguments[0]), "text.json") or _unknown_value(node)
     if call.ends(*_LOADERS) and arguments:
@@ -517,20 +521,35 @@ def _called(node: ast.Call, scope: Scope, program: Program, within: _Within) -> 
 
 
 def _returned(node: ast.Call, scope: Scope, program: Program, within: _Within) -> Value:
-    """Return the result of a function of the program that has one; unknown for others."""
+    """Return the result of a function of the program that has one; unknown for others.
+
+    Its parameters have the arguments of this call.
+    """
     function = program.function_of(node.func, scope)
     if function is None:
         return _unknown_value(node)
-    body = function[2]
+    _, parameters, body = function
     key = (id(body), "return")
-    results = [
-        result
-        for result in body.returned
-        if _holds(result.conditions, program, within) is not False
-    ]
-    if key in within or len(results) != 1 or results[0].value is None:
+    if key in within:
+        program.cycles += 1
         return _unknown_value(node)
-    return evaluate(results[0].value, body, program, (*within, key))
+    arguments = dict(zip(parameters, node.args, strict=False))
+    arguments |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    names, cache = body.names, program.cache
+    body.names, program.cache = {**names}, {}
+    for name, value in arguments.items():
+        body.names[name] = [Assigned(value, scope), *names.get(name, [])[1:]]
+    try:
+        results = [
+            result
+            for result in body.returned
+            if _holds(result.conditions, program, (*within, key)) is not False
+        ]
+        if len(results) != 1 or results[0].value is None:
+            return _unknown_value(node)
+        return evaluate(results[0].value, body, program, (*within, key))
+    finally:
+        body.names, program.cache = names, cache
 
 
 def _of_method(owner: Value, method: str, arguments: Sequence[Value]) -> tuple[Value] | None:

@@ -103,3 +103,25 @@ def test_a_model_that_judges_is_not_the_one_that_trains(tmp_path: Path) -> None:
     found = _read(tmp_path, judge + MODEL + length + ARGUMENTS)
 
     assert (found.values["model"], undecided_options(found)) == ("Qwen/Qwen3-8B", [])
+
+
+def test_a_program_that_a_command_starts_has_its_adapters(tmp_path: Path) -> None:
+    options = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 1 --output_dir o"
+    (tmp_path / "run.sh").write_text(f"deepspeed --num_gpus 2 own.py {options}\n")
+    program = HEAD + "model = get_peft_model(m, LoraConfig(r=4, target_modules='all-linear'))\n"
+    (tmp_path / "own.py").write_text(program)
+
+    values = read_launch(tmp_path / "run.sh").values
+    assert (values["adapter"], int(values["lora_rank"])) == ("lora", 4)
+
+    (tmp_path / "own.py").write_text(HEAD + "if wants():\n    LoraConfig(r=4)\n")
+    assert read_launch(tmp_path / "run.sh").values["adapter"] == "none"
+
+
+def test_a_module_near_a_script_is_its_program(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    length = "tokenizer(t, truncation=True, max_length=512)\n"
+    (tmp_path / "src" / "own.py").write_text(HEAD + MODEL + length + ARGUMENTS)
+    (tmp_path / "run.sh").write_text("python -m src.own\n")
+
+    assert read_launch(tmp_path / "run.sh").values["model"] == "Qwen/Qwen3-8B"

@@ -593,6 +593,17 @@ def _put_adapters(options: _CallOptions, calls: Sequence[Call], is_trl: bool, na
             options.put(option, value, lora.lines.get(key, lora.line))
 
 
+def program_adapters(calls: Sequence[Call], name: str) -> Mapping[str, ParsedOption]:
+    """Return the options of the LoRA adapters that a program surely trains; empty without any.
+
+    Raises LaunchError for adapters of other kinds.
+    """
+    sure_calls = [call for call in calls if call.is_sure]
+    options = _CallOptions(target=target_of("transformers"))
+    _put_adapters(options, sure_calls, False, name)
+    return options.options
+
+
 _PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "execv", "execvp")
 _GPU_DECORATORS = ("function", "cls", "service")
 
