@@ -15,6 +15,7 @@ import csv
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -60,20 +61,21 @@ _DRAWN = """
 {number} public files were drawn by rules. In the first two draws each repository gives the first
 file, by the SHA-256 of its name, that starts or configures a model. In the third and fourth draw a
 search for 40 names of files and programs gives the repositories. In the fifth and sixth about
-110 other names give the first repositories with such a file and a stored copy. No repository is in
-two draws. A few files that do not start a model stayed in as files to refuse. Each right reading
-was written down from the text of the file before it was run.
+110 other names give the first repositories with such a file and a stored copy. In the
+seventh to ninth, lists of repositories with 25 words in their names give them, and the SHA-256 the
+file; most are users' own programs. No repository is in two draws. A few files that do not start a
+model stayed in as files to refuse. Each right reading was written down from the text of the file
+before it was run.
 
 - *Unseen* is the first run of a draw, after repairs from the draws before it.
 - *Now* is after repairs from the same draw, which no longer counts as unseen.
 - *Partial* readings name the options that may change the verdict in their first line.
 - *One word* is the model, which the file leaves to the user.
 
-| | first, before | first, now | second, before | second, unseen | second, now | third, unseen \
-| third, now | fourth, unseen | fourth, now | fifth, unseen | fifth, now | sixth, unseen \
-| sixth, now |
-|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+| draw | files | {outcomes} |
+|---|--:|{columns}
 {counts}
+
 Addresses and right readings are in `tests/launch/drawn.csv`. Wrong or wrongly refused when unseen:
 
 | file | right reading | unseen | now |
@@ -92,9 +94,10 @@ of `planner/launch/options/`.
 |---|---|---|---|---|---|
 """
 _OUTCOMES = ("right", "one word", "partial", "rightly refused", "wrongly refused", "wrong")
-_RUNS = (("1", "before"), ("1", "now"), ("2", "before"), ("2", "unseen"), ("2", "now"),
-         ("3", "unseen"), ("3", "now"), ("4", "unseen"), ("4", "now"),
-         ("5", "unseen"), ("5", "now"), ("6", "unseen"), ("6", "now"))  # fmt: skip
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+_RUNS = ("before", "unseen", "now")
+_FIRST_UNSEEN = 2
+"""The first draw that was run unseen; it and the one before were run before any repair, too."""
 _SOURCES = """
 ## What is hard in them
 
@@ -229,19 +232,27 @@ def drawn_files() -> str:
     with DRAWN.open(newline="", encoding="utf-8") as file:
         drawn = [*csv.DictReader(file)]
     counts = ""
-    for label in _OUTCOMES:
-        numbers = [
-            str(sum(row["draw"] == draw and row[run] == label for row in drawn))
-            for draw, run in _RUNS
-        ]
-        counts += f"| {label} | {' | '.join(numbers)} |\n"
+    for draw, run in product(sorted({int(row["draw"]) for row in drawn}), _RUNS):
+        is_missing = draw < _FIRST_UNSEEN if run == "unseen" else draw > _FIRST_UNSEEN
+        if run != "now" and is_missing:
+            continue
+        labels = [row[run] for row in drawn if int(row["draw"]) == draw]
+        numbers = [str(labels.count(label)) for label in _OUTCOMES]
+        name = f"{_ORDINALS[draw - 1]}, {run}"
+        counts += f"| {name} | {len(labels)} | {' | '.join(numbers)} |\n"
     rows = "".join(
         f"| {row['repository']}: `{row['path'].rpartition('/')[2]}` "
         f"| {_cell(row['right_reading'])} | {row['unseen']} | {row['now']} |\n"
         for row in drawn
         if "wrong" in row["unseen"]
     )
-    return _DRAWN.format(number=len(drawn), counts=counts, rows=rows)
+    return _DRAWN.format(
+        number=len(drawn),
+        outcomes=" | ".join(_OUTCOMES),
+        columns="--:|" * len(_OUTCOMES),
+        counts=counts.rstrip(),
+        rows=rows,
+    )
 
 
 def row_of_page(case: Case, told: Outcome) -> str:

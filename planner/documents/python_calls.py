@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from planner.base.records import record
 from planner.documents.python_scopes import Assigned, Program, Scope, read_program
@@ -17,6 +18,7 @@ from planner.documents.python_values import (
     evaluate,
     is_run,
     to_shell_word,
+    value_of,
 )
 from planner.errors import LaunchError
 
@@ -71,9 +73,11 @@ def parse_calls(
     with _read(text, name, read_file, environment) as program:
         _take_options(program, command_line or {})
         calls = [
-            call_of(program_call.node, program_call.scope, program)
+            replace(
+                call_of(program_call.node, program_call.scope, program), is_sure=is_sure is True
+            )
             for program_call in program.calls
-            if is_run(program_call, program)
+            if (is_sure := is_run(program_call, program)) is not False
         ]
     return tuple(sorted(calls, key=lambda call: call.line))
 
@@ -111,9 +115,9 @@ def parse_functions(text: str, file_name: str) -> tuple[Function, ...]:
                 if program_call.scope.is_within(function_scope)
             ]
             changes = {
-                path: evaluate(value, function_scope, program)
+                path: value_of(assigned, program)
                 for assignments in function_scope.changed.values()
-                for path, value in assignments
+                for path, assigned in assignments
             }
             line = program.lines[name]
             functions.append(Function(name=name, line=line, calls=tuple(calls), changes=changes))

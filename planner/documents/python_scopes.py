@@ -49,14 +49,16 @@ class Assigned(NamedTuple):
 class Scope:
     """Names of a module, a function or a class; each with the values assigned to it.
 
-    ``added`` are appended to lists, ``changed`` set as parts of objects by path; ``returned`` are
-    the results of a function. ``class_name``: of the class whose body it is.
+    ``added`` are appended to lists, ``changed`` set as parts of objects by path; ``annotations``
+    are the types of parameters, ``returned`` the results of a function. ``class_name``: of the
+    class whose body it is.
     """
 
     above: Scope | None = None
     names: dict[str, list[Assigned]] = field(default_factory=dict)
     added: dict[str, list[ast.expr]] = field(default_factory=dict)
-    changed: dict[str, list[tuple[str, ast.expr]]] = field(default_factory=dict)
+    changed: dict[str, list[tuple[str, Assigned]]] = field(default_factory=dict)
+    annotations: dict[str, ast.expr] = field(default_factory=dict)
     returned: list[Assigned] = field(default_factory=list)
     class_name: str = ""
 
@@ -91,7 +93,8 @@ class FoundCall(NamedTuple):
 class Program:
     """Names, calls and command-line arguments of a program and of the modules near it.
 
-    ``members`` are bodies of classes and modules by dotted name, ``functions`` the parameters and
+    ``members`` are bodies of classes and modules by dotted name, ``bases`` the classes that a class
+    extends, ``functions`` the parameters and
     bodies of functions. ``calls`` are those of the program itself and of what it calls in its
     modules; ``read_file`` returns the text of a file near the program by its path, None without
     one; ``environment`` has variables that are set as it starts. ``cache`` has values that were
@@ -105,6 +108,7 @@ class Program:
     imports: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, Assigned] = field(default_factory=dict)
     members: dict[str, Scope] = field(default_factory=dict)
+    bases: dict[str, list[str]] = field(default_factory=dict)
     functions: dict[str, tuple[list[str], Scope]] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     calls: list[FoundCall] = field(default_factory=list)
@@ -184,12 +188,14 @@ class _Gatherer:
     """Walks one module; ``module`` is its dotted name, empty for the program itself.
 
     ``line`` is the line of the import in the program: the position of what the module holds.
+    ``package`` is that of its relative imports.
     """
 
     program: Program
     top: Scope
     module: str = ""
     line: int = 0
+    package: str = ""
 
     def read(self, text: str) -> None:
         with warnings.catch_warnings():
@@ -217,6 +223,8 @@ class _Gatherer:
             elif isinstance(node, ast.ClassDef):
                 inner = Scope(above=scope, class_name=self._qualified(node.name, scope))
                 self.program.members[inner.class_name] = inner
+                bases = [self.program.dotted(base) for base in node.bases]
+                self.program.bases[inner.class_name] = bases
             else:
                 self._statement(node, scope, conditions)
             if isinstance(node, ast.If):
@@ -233,9 +241,7 @@ class _Gatherer:
         """Collect what a statement or an expression assigns, returns or calls."""
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                is_part = isinstance(target, ast.Attribute | ast.Subscript)
-                value = None if is_part and conditions and not _is_of_self(target) else node.value
-                _assign(target, Assigned(value, scope, conditions), scope)
+                _assign(target, Assigned(node.value, scope, conditions), scope)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             _assign(node.target, Assigned(node.value, scope, conditions), scope)
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
@@ -315,7 +321,8 @@ class _Gatherer:
             return
         module = node.module or ""
         if node.level:
-            package = self.module.split(".")[: -node.level] if self.module else []
+            package = self.package.split(".") if self.package else []
+            package = package[: len(package) - node.level + 1]
             module = ".".join([*package, *([module] if module else [])])
         loaded = self._load(module, node.lineno) if module else None
         for name in node.names:
@@ -324,10 +331,13 @@ class _Gatherer:
                     self._take(inner, inner, module, loaded, scope)
                 continue
             full_name = f"{module}.{name.name}" if module else name.name
+            before = imports.get(name.name, "")
+            if loaded is not None and before.startswith(f"{module}."):  # the module imports it
+                full_name = before
             imports[name.asname or name.name] = full_name
             if loaded is not None and name.name in loaded.names:
                 self._take(name.name, name.asname or name.name, module, loaded, scope)
-            elif loaded is None or f"{module}.{name.name}" not in {
+            elif loaded is None or full_name not in {
                 *self.program.functions, *self.program.members
             }:  # fmt: skip
                 self._load(full_name, node.lineno)
@@ -351,12 +361,16 @@ class _Gatherer:
             return None
         path = PurePosixPath(*module.split("."))
         files = (f"{path}.py", f"{path}/__init__.py")
-        text = next((text for file in files if (text := program.read_file(file)) is not None), None)
+        file, text = next(
+            ((file, text) for file in files if (text := program.read_file(file)) is not None),
+            ("", None),
+        )
         if text is None:
             return None
+        package = module if file.endswith("__init__.py") else module.rpartition(".")[0]
         scope = program.modules[module] = program.members[module] = Scope()
         try:
-            _Gatherer(program, scope, module, self.line or line).read(text)
+            _Gatherer(program, scope, module, self.line or line, package).read(text)
         except (SyntaxError, ValueError, RecursionError):
             return None
         return scope
@@ -410,6 +424,8 @@ def _parameters(arguments: ast.arguments, scope: Scope) -> list[str]:
     pairs = [*zip_longest(reversed(positional), reversed(defaults))]
     for argument, value in (*pairs, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
         scope.put(argument.arg, Assigned(value, scope))
+        if argument.annotation is not None:
+            scope.annotations[argument.arg] = argument.annotation
     for rest in (arguments.vararg, arguments.kwarg):
         if rest is not None:
             scope.put(rest.arg, Assigned(None, scope))
@@ -488,14 +504,12 @@ def _assign(target: ast.AST, assigned: Assigned, scope: Scope) -> None:
     elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
         key = target.slice.value if isinstance(target.slice, ast.Constant) else None
         if isinstance(key, str):
-            changed = scope.changed.setdefault(target.value.id, [])
-            changed.append((key, ast.Name(id="") if value is None else value))
+            scope.changed.setdefault(target.value.id, []).append((key, assigned))
         else:
             scope.put(target.value.id, Assigned(None, scope))  # a mapping that is changed
     elif isinstance(target, ast.Attribute):
         name, _, path = ast.unparse(target).partition(".")
-        changed = scope.changed.setdefault(name, [])
-        changed.append((path, ast.Name(id="") if value is None else value))
+        scope.changed.setdefault(name, []).append((path, assigned))
 
 
 def _add(target: ast.AST, value: ast.expr, scope: Scope) -> None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from planner.base import read_files
 from planner.base.records import record
-from planner.documents.python_scopes import Condition, FoundCall, Program, Scope
+from planner.documents.python_scopes import Assigned, Condition, FoundCall, Program, Scope
 from planner.documents.yaml_tree import read_tree
 from planner.errors import LaunchError
 
@@ -34,6 +34,8 @@ class Call:
     """A call: ``name`` with its module as it is imported, ``vllm.LLM``.
 
     ``keywords`` are those of ``**mapping``, too; ``rest`` says why some are unknown, "" if none.
+    ``is_of_program``: of a class that the program defines itself, and that extends none of a
+    library. ``is_sure``: not in a branch that only the run decides.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Call:
     keywords: Mapping[str, Value] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
     rest: str = ""
+    is_of_program: bool = False
+    is_sure: bool = True
 
     @property
     def module(self) -> str:
@@ -106,12 +110,21 @@ def call_of(node: ast.Call, scope: Scope, program: Program, within: _Within = ()
         keywords=keywords,
         lines=lines,
         rest=rest,
+        is_of_program=_is_of_program(program.dotted(node.func), program),
     )
 
 
-def is_run(call: FoundCall, program: Program) -> bool:
-    """Return whether a call may run: none of the tests around it is known to fail."""
-    return _holds(call.conditions, program, ()) is not False
+def _is_of_program(name: str, program: Program) -> bool:
+    """Return whether a class is of the program, and none of its bases is of a library."""
+    bases = program.bases.get(name)
+    return bases is not None and all(
+        _is_of_program(base, program) for base in bases if base != "object"
+    )
+
+
+def is_run(call: FoundCall, program: Program) -> bool | None:
+    """Return whether a call runs, by the tests around it; None if only the run decides that."""
+    return _holds(call.conditions, program, ())
 
 
 def _holds(conditions: Sequence[Condition], program: Program, within: _Within) -> bool | None:
@@ -286,14 +299,11 @@ def _once(key: tuple[int, str], compute: Callable[[], Value], program: Program) 
 def _named(name: str, scope: Scope, program: Program, within: _Within) -> Value:
     """Return the value of a name from the innermost scope that assigns it; unknown if set twice."""
     defining_scope: Scope | None = scope
-    changes: list[tuple[str, Value]] = []
+    changes: list[_Change] = []
     while defining_scope is not None:
         inner = defining_scope
-        changes += (
-            (path, evaluate(value, inner, program, (*within, (id(inner), f"{name}."))))
-            for path, value in defining_scope.changed.get(name, [])
-            if (id(inner), f"{name}.") not in within
-        )
+        if (id(inner), f"{name}.") not in within:
+            changes += _changes(name, inner, program, (*within, (id(inner), f"{name}.")))
         if name in defining_scope.names:
             break
         defining_scope = defining_scope.above
@@ -303,11 +313,36 @@ def _named(name: str, scope: Scope, program: Program, within: _Within) -> Value:
     number = program.limits.get(key, len(defining_scope.names[name]))
     value = _assigned_value(name, defining_scope, number, program, within)
     if changes and isinstance(value, dict):
-        again = UnknownValue(why=f"{name} is set more than once")
-        return {**value, **{key: again if key in value else new for key, new in changes}}
+        for path, new, is_sure in changes:
+            again = UnknownValue(why=f"{path} of {name} is set more than once")
+            value = {**value, path: again if is_sure and path in value else new}
+        return value
     if changes and isinstance(value, Call):
-        return replace(value, keywords={**value.keywords, **dict(changes)})
+        keywords = {path: new for path, new, _ in changes}
+        return replace(value, keywords={**value.keywords, **keywords})
     return UnknownValue(why=f"{name} is set more than once") if changes else value
+
+
+_Change: TypeAlias = tuple[str, Value, bool]
+"""The path of a part of an object, what it is set to, and whether it is outside of any ``if``."""
+
+
+def _changes(name: str, scope: Scope, program: Program, within: _Within) -> list[_Change]:
+    """Return the parts of an object that a scope sets, without those that are known not to run."""
+    return [
+        (path, value_of(assigned, program, within), not assigned.conditions)
+        for path, assigned in scope.changed.get(name, [])
+        if _holds(assigned.conditions, program, within) is not False
+    ]
+
+
+def value_of(assigned: Assigned, program: Program, within: _Within = ()) -> Value:
+    """Return an assigned value; unknown if it depends on the run or on a test that does."""
+    if assigned.value is None:
+        return UnknownValue(why="it is known only as the program runs")
+    if _holds(assigned.conditions, program, within) is None:
+        return UnknownValue(why="it is set in an if that depends on the run")
+    return evaluate(assigned.value, assigned.scope, program, within)
 
 
 def _assigned_value(
@@ -347,7 +382,7 @@ def _last_value(name: str, scope: Scope, number: int, program: Program, within: 
     if does_run is None or not is_first:
         return UnknownValue(why=f"{name} is set more than once")
     if assigned.value is None:
-        return UnknownValue(why=f"{name} is known only as the program runs")
+        return _default_object(name, scope, program)
     result = evaluate(assigned.value, assigned.scope, program, within)
     for other in assigned.others:
         if is_unknown(result) or other.value is None or result != evaluate(
@@ -359,6 +394,16 @@ def _last_value(name: str, scope: Scope, number: int, program: Program, within: 
             extra = evaluate(appended, scope, program, within)
             result = [*result, *(extra if isinstance(extra, list) else [_unknown_value(appended)])]
     return result
+
+
+def _default_object(name: str, scope: Scope, program: Program) -> Value:
+    """Return what a class of the program makes by default, for a parameter of this type."""
+    annotation = scope.annotations.get(name)
+    names = [program.dotted(node) for node in ast.walk(annotation)] if annotation else []
+    made = next((name for name in names if name in program.bases), None)
+    if made is None:
+        return UnknownValue(why=f"{name} is known only as the program runs")
+    return Call(name=made, line=0)
 
 
 def _attribute(node: ast.Attribute, scope: Scope, program: Program, within: _Within) -> Value:
@@ -416,6 +461,7 @@ _LOADERS = (
     *("yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load"),
     *("json.loads", "toml.load", "tomllib.load", "tomli.load", "OmegaConf.load"),
 )
+_DATA_FILES = (".json", ".yaml", ".yml", ".toml")
 _OF_PATHS = ("read", "read_text", "open", "resolve", "absolute", "expanduser")
 _NAMESPACES = ("SimpleNamespace", "Namespace", "OmegaConf.create", "EasyDict", "Box", "DotMap")
 
@@ -432,8 +478,16 @@ def _called(node: ast.Call, scope: Scope, program: Program, within: _Within) -> 
         return True
     if name in _WITH_DEFAULT or call.ends(*_WITH_DEFAULT):
         return _default_of(node, call, scope, program, within)
+    if ".DEFINE_" in name and arguments[1:]:  # a flag of absl
+        return replace(call, keywords={"value": arguments[1]})
+    if name == "json.loads" and arguments and str(arguments[0]).lstrip()[:1] in ("{", "["):
+        return _parsed(str(arguments[0]), "text.json") or _unknown_value(node)
     if call.ends(*_LOADERS) and arguments:
         return _loaded(arguments[0], program) or _unknown_value(node)
+    if name.rpartition(".")[2] in ("exists", "isfile", "is_file"):
+        path = evaluate(node.func.value, scope, program, within) if not arguments else arguments[0]  # type: ignore[attr-defined]
+        if isinstance(path, str) and path.endswith(_DATA_FILES):
+            return program.read_file(path) is not None
     if name == "os.path.join" or call.ends("Path"):
         return _end_of_path(arguments) or _unknown_value(node)
     if call.ends(*_NAMESPACES) and not call.rest:
@@ -467,20 +521,35 @@ def _called(node: ast.Call, scope: Scope, program: Program, within: _Within) -> 
 
 
 def _returned(node: ast.Call, scope: Scope, program: Program, within: _Within) -> Value:
-    """Return the result of a function of the program that has one; unknown for others."""
+    """Return the result of a function of the program that has one; unknown for others.
+
+    Its parameters have the arguments of this call.
+    """
     function = program.function_of(node.func, scope)
     if function is None:
         return _unknown_value(node)
-    body = function[2]
+    _, parameters, body = function
     key = (id(body), "return")
-    results = [
-        result
-        for result in body.returned
-        if _holds(result.conditions, program, within) is not False
-    ]
-    if key in within or len(results) != 1 or results[0].value is None:
+    if key in within:
+        program.cycles += 1
         return _unknown_value(node)
-    return evaluate(results[0].value, body, program, (*within, key))
+    arguments = dict(zip(parameters, node.args, strict=False))
+    arguments |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    names, cache = body.names, program.cache
+    body.names, program.cache = {**names}, {}
+    for name, value in arguments.items():
+        body.names[name] = [Assigned(value, scope), *names.get(name, [])[1:]]
+    try:
+        results = [
+            result
+            for result in body.returned
+            if _holds(result.conditions, program, (*within, key)) is not False
+        ]
+        if len(results) != 1 or results[0].value is None:
+            return _unknown_value(node)
+        return evaluate(results[0].value, body, program, (*within, key))
+    finally:
+        body.names, program.cache = names, cache
 
 
 def _of_method(owner: Value, method: str, arguments: Sequence[Value]) -> tuple[Value] | None:
@@ -518,12 +587,15 @@ def _end_of_path(parts: Sequence[Value]) -> str:
 def _loaded(path: Value, program: Program) -> Value:
     """Return the data of a YAML, JSON or TOML file near the program; None without one."""
     text = program.read_file(path) if isinstance(path, str) and path else None
-    if text is None:
-        return None
+    return None if text is None else _parsed(text, str(path))
+
+
+def _parsed(text: str, name: str) -> Value:
+    """Return the data of a text of YAML, JSON or TOML; None if it is none."""
     try:
-        if str(path).endswith(".toml"):
-            return read_files.parse_toml(text, str(path), LaunchError)
-        return read_tree(text, str(path)).data
+        if name.endswith(".toml"):
+            return read_files.parse_toml(text, name, LaunchError)
+        return read_tree(text, name).data
     except LaunchError:
         return None
 

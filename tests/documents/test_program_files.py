@@ -66,8 +66,18 @@ def test_a_configuration_near_a_program_has_its_values(text: str, expected: obje
         ("try:\n    n = 1\nexcept ValueError:\n    n = 2\nf(x=n)", 1),
         ("f(x=True and 3 > 2)", True),
         ("@click.option('--n', default=6)\ndef g(n):\n    f(x=n)", 6),
+        ("from absl import flags\nN = flags.DEFINE_integer('n', 6, 'help')\nf(x=N.value)", 6),
         ("def g(n: int = typer.Option(6)):\n    f(x=n)", 6),
         ("p.add_argument('--no-n', dest='n', action='store_false')\nf(x=a.n)", True),
+        ("def g(c=None):\n    c = c or C(n=3)\n    f(x=c.n)", 3),
+        ("def g(c=None):\n    if c is None:\n        c = C(n=3)\n    f(x=c.n)", 3),
+        ("class C:\n    n: int = 4\ndef g(c: C):\n    f(x=c.n)", 4),
+        ("def g(n):\n    f(x=n)\ng(5)\ng(5)", 5),
+        ("def g(n):\n    return n + 1\na = g(1)\nb = g(2)\nf(x=b)", 3),
+        ("def g(n):\n    n = int(n)\n    f(x=n)\ng('4')", 4),
+        ("import json\nc = json.loads('{\"n\": 6}')\nf(x=c['n'])", 6),
+        ("c = {}\nif True:\n    c['n'] = 6\nelse:\n    c['n'] = 7\nf(x=c['n'])", 6),
+        ("import os\nif os.path.exists('absent.json'):\n    n = 1\nelse:\n    n = 2\nf(x=n)", 2),
         ("import os\nf(x=os.environ.get('SET'))", "here"),
         ("import os\nf(x=os.environ.get('OTHER'))", None),
     ],
@@ -83,6 +93,9 @@ def test_functions_objects_and_branches_have_values(text: str, expected: object)
         "n = 1\nif g():\n    n = 2\nf(x=n)",
         "def g():\n    if h():\n        return 1\n    return 2\nf(x=g())",
         "def g():\n    return g()\nf(x=g())",
+        "c = {}\nif g():\n    c['n'] = 6\nf(x=c['n'])",
+        "def g(n):\n    f(x=n)\ng(5)\ng(6)",
+        "c = {'n': 1}\nc['n'] = 2\nf(x=c['n'])",
         "from absent import n\nf(x=n)",
         "c = yaml.safe_load(open('absent.yaml'))\nf(x=c['n'])",
     ],
@@ -112,3 +125,31 @@ def test_defaults_of_options_may_be_names() -> None:
     text = "N = 3\np.add_argument('--n', default=N)\np.add_argument('--m', default=g())"
 
     assert argument_defaults(text, "p.py") == {"n": 3}
+
+
+def test_classes_of_the_program_are_told_from_those_of_libraries() -> None:
+    text = (
+        "from trl import SFTConfig as Base\nclass SFTConfig:\n    pass\n"
+        "class Own(SFTConfig):\n    pass\nclass Other(Base):\n    pass\n"
+        "SFTConfig(x=1)\nOwn(x=1)\nOther(x=1)\nBase(x=1)\n"
+    )
+
+    assert [call.is_of_program for call in parse_calls(text, "p.py")] == [True, True, False, False]
+
+
+def test_packages_pass_on_what_their_modules_define() -> None:
+    files = {
+        "tools/__init__.py": "from .numbers import size\n",
+        "tools/numbers.py": "from ..base import N\ndef size(n):\n    return n + N\n",
+        "base.py": "N = 4\n",
+    }
+
+    assert _value("from tools import size\nf(x=size(1))", files) == 5
+
+
+def test_branches_that_only_the_run_decides_are_marked() -> None:
+    text = "f(x=1)\nif g():\n    f(x=2)\nif True:\n    f(x=3)"
+
+    calls = [call for call in parse_calls(text, "p.py") if call.ends("f")]
+
+    assert [call.is_sure for call in calls] == [True, False, True]

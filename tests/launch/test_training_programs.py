@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.errors import LaunchError
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.incomplete import undecided_options
 from planner.launch.read.read_launch import read_launch
@@ -76,3 +77,51 @@ def test_a_trainer_of_rewards_trains_on_pairs(tmp_path: Path) -> None:
     trainer = "class RewardTrainer(Trainer):\n    pass\nRewardTrainer(model=model, args=args)\n"
 
     assert str(_read(tmp_path, text + trainer).values["training_objective"]) == "rm"
+
+
+def test_unsloth_s_length_holds_prompts_and_answers(tmp_path: Path) -> None:
+    text = (
+        "from unsloth import FastLanguageModel\n"
+        "model, t = FastLanguageModel.from_pretrained('Qwen/Qwen3-8B', max_seq_length=2048)\n"
+        "GRPOTrainer(model=model, args=GRPOConfig(max_completion_length=1536))\n"
+    )
+
+    assert int(_read(tmp_path, text).values["sequence_length"]) == 2048
+
+
+def test_a_class_of_the_program_is_no_configuration_of_a_library(tmp_path: Path) -> None:
+    text = "class SFTConfig:\n    def __init__(self, batch):\n        pass\nSFTConfig(batch=2)\n"
+
+    with pytest.raises(LaunchError, match="calls nothing that planner knows"):
+        _read(tmp_path, text.replace("from trl import *", ""))
+
+
+def test_a_model_that_judges_is_not_the_one_that_trains(tmp_path: Path) -> None:
+    judge = "judge = AutoModelForSequenceClassification.from_pretrained('Qwen/Qwen3-0.6B')\n"
+
+    length = "tokenizer(t, truncation=True, max_length=512)\n"
+    found = _read(tmp_path, judge + MODEL + length + ARGUMENTS)
+
+    assert (found.values["model"], undecided_options(found)) == ("Qwen/Qwen3-8B", [])
+
+
+def test_a_program_that_a_command_starts_has_its_adapters(tmp_path: Path) -> None:
+    options = "--model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 1 --output_dir o"
+    (tmp_path / "run.sh").write_text(f"deepspeed --num_gpus 2 own.py {options}\n")
+    program = HEAD + "model = get_peft_model(m, LoraConfig(r=4, target_modules='all-linear'))\n"
+    (tmp_path / "own.py").write_text(program)
+
+    values = read_launch(tmp_path / "run.sh").values
+    assert (values["adapter"], int(values["lora_rank"])) == ("lora", 4)
+
+    (tmp_path / "own.py").write_text(HEAD + "if wants():\n    LoraConfig(r=4)\n")
+    assert read_launch(tmp_path / "run.sh").values["adapter"] == "none"
+
+
+def test_a_module_near_a_script_is_its_program(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    length = "tokenizer(t, truncation=True, max_length=512)\n"
+    (tmp_path / "src" / "own.py").write_text(HEAD + MODEL + length + ARGUMENTS)
+    (tmp_path / "run.sh").write_text("python -m src.own\n")
+
+    assert read_launch(tmp_path / "run.sh").values["model"] == "Qwen/Qwen3-8B"

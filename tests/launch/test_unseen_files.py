@@ -647,3 +647,42 @@ def test_an_unknown_option_that_is_left_to_its_program_refuses_nothing(tmp_path:
     assert undecided_options(found) == ["own_lora_mlp"]
     with pytest.raises(LaunchError, match="decides what is trained"):
         _read(tmp_path, {"a.yaml": text.format("true")})
+
+
+def test_a_script_in_an_unknown_folder_is_near(tmp_path: Path) -> None:
+    files = {"bench/run.sh": 'bash "$REPO/start.sh" 2\n', "start.sh": f"{SERVE} --port $1\n"}
+
+    assert _read(tmp_path, files).values["model"] == "Qwen/Qwen3-8B"
+
+
+def test_adapters_that_are_loaded_are_named(tmp_path: Path) -> None:
+    text = (
+        "swift sft --model Qwen/Qwen3-8B --adapters out/run --tuner_type lora --lora_rank 16 "
+        "--per_device_train_batch_size 1 --max_length 1024 --dataset a\n"
+    )
+
+    assert undecided_options(_read(tmp_path, {"run.sh": text})) == ["--adapters"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("python run.py --do_predict --model_name_or_path Qwen/Qwen3-8B\n", "is an evaluation"),
+        ("swift rlhf --rlhf_type ppo --model Qwen/Qwen3-8B --reward_model a\n", "is PPO with"),
+    ],
+)
+def test_evaluations_and_ppo_with_a_value_model_are_named(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(LaunchError, match=message):
+        _read(tmp_path, {"run.sh": text})
+
+
+def test_modules_of_swift_are_its_commands(tmp_path: Path) -> None:
+    text = (
+        "torchrun --nproc_per_node 4 -m swift.cli.rlhf --rlhf_type dpo --model Qwen/Qwen3-8B "
+        "--tuner_type lora --lora_rank 16 --per_device_train_batch_size 1 --max_length 1024\n"
+    )
+    values = _read(tmp_path, {"run.sh": text}).values
+
+    assert (values["training_objective"], int(values["num_gpus"])) == ("dpo", 4)

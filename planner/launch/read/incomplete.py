@@ -15,10 +15,13 @@ from planner.launch.targets import readers
 _COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$")
 _CONFIG_OPTION = re.compile(r"|-{0,2}[\w.-]*config[\w-]*|-c|(?:--)?deepspeed")
 _CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
-# Axolotl's own: axolotl 0.21, deepspeed_configs; their names state the stage, and nothing else.
-_SHIPPED_FILE = re.compile(r"(?:^|/)deepspeed_configs/zero[1-3](?:_bf16)?\.json$")
+# Files of axolotl 0.21 and LLaMA-Factory 0.9; their names state the stage, and nothing else.
+_SHIPPED_FILE = re.compile(
+    r"(?:^|/)(?:deepspeed_configs/zero[1-3](?:_bf16)?|examples/deepspeed/ds_z[0-3]_config)\.json$"
+)
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
+_DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".conf")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 
 
@@ -82,8 +85,8 @@ def _unseen_defaults(launch: ImportedLaunch) -> Iterator[str]:
 
 
 def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:
-    """Yield the length of sequences of a user's own program that does not state it."""
-    is_program = launch.target.name == _TRAINERS[0] and launch.command.text.find("import ") >= 0
+    """Yield the length of sequences if neither a command nor its program states it."""
+    is_program = launch.target.name in _TRAINERS and not launch.command.name.endswith(_DOCUMENTS)
     if is_program and "sequence_length" in launch.missing_terms({}):
         yield "the length of its sequences"
 

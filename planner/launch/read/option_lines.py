@@ -65,7 +65,7 @@ _TRAINING_OPTION = re.compile(
 )
 _HARMLESS_PART = re.compile(
     r"alpha|dropout|bias|path|name|dir|seed|^pretrain_|init|lr$|rate$|_output|merge|save|module|target|kwargs"
-    r"|double|nested"
+    r"|double|nested|^(ref_)?adapters$"
 )
 _SWITCHED_OFF = ("false", "none", "no", "0", "null", "auto", "")
 

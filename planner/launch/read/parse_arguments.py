@@ -188,12 +188,16 @@ _OTHER_NAMES = {
 """Keys of OpenRLHF, which documents of other programs have, too."""
 _NESTED_NAMES = {
     **dict.fromkeys(("r", "rank", "lora_rank"), "lora_r"),
+    "alpha": "lora_alpha",
+    "dropout": "lora_dropout",
+    "double_quant": "use_bnb_nested_quant",
     **dict.fromkeys(("base_model", "model_id", "model_name", "name_or_path"), _MODEL),
     **_OTHER_NAMES,
     "max_seq_len": "max_seq_length",
     "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
 }
 """Keys in sections of programs' own documents, as options of Hugging Face's Trainer."""
+_OF_ADAPTERS = ("r", "rank", "alpha", "dropout")
 _OF_TRAINER = "per_device_train_batch_size"
 
 
@@ -202,7 +206,7 @@ def _nested_training(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOpt
     flat: dict[str, ParsedOption] = {}
     for path, option in options.items():
         name = path.rpartition(".")[2]
-        if name in ("r", "rank") and "lora" not in path.lower():
+        if name in _OF_ADAPTERS and "lora" not in path.lower():
             continue
         name, spans = _NESTED_NAMES.get(name, name), (None,) * len(option.texts)
         option = replace(option, option=name, spans=spans, full_span=None)

@@ -200,7 +200,9 @@ def _started_by_calls(calls: Sequence[Call], text: str, name: str) -> Iterator[P
     trainings = [
         call
         for call in calls
-        if call.ends(*_ARGUMENT_CLASSES, *option_aliases("trl")) and call.keywords
+        if call.ends(*_ARGUMENT_CLASSES, *option_aliases("trl"))
+        and call.keywords
+        and not call.is_of_program
     ]
     has_engine = any(_engine_tool(call, calls) for call in calls)
     has_trainer = any("train" in call.name.rpartition(".")[2].lower() for call in calls
@@ -589,6 +591,17 @@ def _put_adapters(options: _CallOptions, calls: Sequence[Call], is_trl: bool, na
             options.put(option, "all-linear", lora.line)
         elif value not in (None, False):
             options.put(option, value, lora.lines.get(key, lora.line))
+
+
+def program_adapters(calls: Sequence[Call], name: str) -> Mapping[str, ParsedOption]:
+    """Return the options of the LoRA adapters that a program surely trains; empty without any.
+
+    Raises LaunchError for adapters of other kinds.
+    """
+    sure_calls = [call for call in calls if call.is_sure]
+    options = _CallOptions(target=target_of("transformers"))
+    _put_adapters(options, sure_calls, False, name)
+    return options.options
 
 
 _PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "execv", "execvp")

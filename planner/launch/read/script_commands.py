@@ -34,6 +34,7 @@ from planner.launch.read.parsed_launch import (
 )
 from planner.launch.read.python_programs import (
     merge_torchtitan_function,
+    program_adapters,
     served_by_ray,
     servers_of_program,
 )
@@ -270,13 +271,16 @@ _ADAPTS = ("lora_enable", "use_lora", "use_peft")
 """Options of programs without which their sizes of adapters mean nothing."""
 
 
-def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedCommand:
-    """Return a training command with the defaults of its program's own options."""
+def _with_defaults(command: ParsedCommand, file: Path, program: str) -> ParsedCommand:
+    """Return a training command with the defaults of its program's own options, and its adapters.
+
+    ``program`` is the text of the program in ``file``.
+    """
     target = readers()[command.target]
     all_options = {*command.options.values(), *command.unknown}
     switches = {option.option.lstrip("-"): option.single for option in all_options}
     with suppress(LaunchError):
-        defaults = argument_defaults(text, file.name, program_files(file))
+        defaults = argument_defaults(program, file.name, program_files(file))
         is_adapted = all(
             str(switches.get(name, defaults.get(name))).lower() != "false" for name in _ADAPTS
         )
@@ -290,6 +294,11 @@ def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedComma
             text = "true" if value is True else text
             default = implied_option(option.name, text, command.line)
             command = replace(command, options={**command.options, option.name: default})
+        if not any("lora" in name.lower() or name == "--use_peft" for name in command.options):
+            values = {name: text or "true" for name, text in switches.items()}
+            calls = parse_calls(program, file.name, values, program_files(file))
+            options = {**program_adapters(calls, file.name), **command.options}
+            command = replace(command, options=options)
     return command
 
 
@@ -340,6 +349,8 @@ def find_sibling(
     It is a file that ``script`` writes or a ConfigMap has, or is near ``path``.
     """
     name = next((word.text for word in words if (word.text or "").endswith(suffixes)), None)
+    if name is None and PYTHON_SUFFIX in suffixes and words[1:] and words[0].text == "-m":
+        name = f"{(words[1].text or '').replace('.', '/')}{PYTHON_SUFFIX}"
     for written, document in script.files.items() if script is not None and name else ():
         if Path(written).name == Path(name or "").name:
             return Path(written), document.text

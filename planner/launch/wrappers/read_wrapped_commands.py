@@ -432,6 +432,10 @@ def _shell(script: Script, state: UnwrappedCommand, depth: int) -> Iterator[Unwr
         yield from _unwrap_commands(script, state, commands, depth)
     elif rest and (rest[0].text or "").endswith(SCRIPTS):
         yield replace(state, words=tuple(rest))
+    elif rest and rest[0].pieces and (end := rest[0].pieces[-1].text or "").endswith(SCRIPTS):
+        # in a folder that is not known
+        word = Word.of(computed_text(end.lstrip("/")), rest[0].line, end.lstrip("/"))
+        yield replace(state, words=(word, *rest[1:]))
 
 
 def _unwrap_commands(

@@ -346,7 +346,7 @@ def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: s
         text for option in _OPTIONS[:2] if (text := options.texts.get(option)) not in _EMPTY_TEXTS
     ]
     word = next(iter(words), None) or objective_of_program_name(options.words)
-    if options.is_on("--reward_model"):
+    if options.is_on("--reward_model") and word not in _ON_ROLLOUTS:
         word = "rm"
     word = word or _objective_of_options(options, name)
     if word is None and not _CHECKPOINTS & set(options.texts):
@@ -423,6 +423,10 @@ def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
         )
         if tokens is None
     ]
+    longest = options.number("script", "trl_length")
+    if longest is not None and options.is_on("--use_unsloth"):  # of prompt and answer together
+        settings.values["sequence_length"] = longest
+        return
     default_prompt, default_answer = _ROLLOUT_LENGTHS.values()
     length = (prompt_length or default_prompt) + (answer_length or default_answer)
     if defaults_used:

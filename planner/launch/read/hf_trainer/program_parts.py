@@ -55,7 +55,7 @@ def tokenized_length(calls: Sequence[Call]) -> tuple[Value, int] | None:
     lengths = {
         call.keywords["max_length"]: call.line
         for call in calls
-        if "token" in call.name.rpartition(".")[2].lower()
+        if "tok" in call.name.rpartition(".")[2].lower()
         and isinstance(call.keywords.get("max_length"), int)
         and call.keywords.get("truncation") not in (None, False)
     }

@@ -74,14 +74,14 @@ SWIFT = OptionAliasTable.load("ms-swift")
 """ms-swift's options with those of the Trainer, TRL and DeepSpeed that they stand for."""
 
 
-_FILE = re.compile(r"(?:^|/)swift/cli/(sft|pt|rlhf)\.py$")
+_FILE = re.compile(r"(?:^|/)swift(?:/cli/(sft|pt|rlhf)\.py|\.cli\.(sft|pt|rlhf))$")
 
 
 def _normalize_swift_command(words: Sequence[str]) -> list[str]:
-    """Return the words with ``swift sft`` in place of the path ``swift/cli/sft.py``."""
+    """Return the words with ``swift sft`` in place of ``swift/cli/sft.py`` or its module."""
     for index, word in enumerate(words[:3]):
         if file := _FILE.search(word):
-            return [_PROGRAM, file[1], *words[index + 1 :]]
+            return [_PROGRAM, file[1] or file[2], *words[index + 1 :]]
     return [*words]
 
 
