@@ -19,7 +19,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from memory_fits import Ending, endings, fits, judged, logged_endings
+from memory_fits import (
+    SERVING,
+    Ending,
+    endings,
+    fits,
+    judged,
+    logged_endings,
+    software_works,
+)
 from residuals import Cell, Held, cells, held_when_left_out, layout_factors, residuals, widening
 
 import planner.confidence
@@ -67,11 +75,14 @@ def _make_fits(tables: ErrorTables, found: Sequence[Ending], usual: float | None
     That is ``usual`` where too few ran out to tell.
     """
     left_out = judged(found, usual)
+    works, own = sorted({one.work for one in found}), software_works(found)
     made = [
-        (*key, f"{center:.3f}", f"{left_out.factor * deviation:.4f}", runs, out)
-        for key, ((center, deviation), runs, out) in fits(found).items()
+        (*key, "" if work == SERVING else work, f"{center:.3f}", f"{wider * deviation:.4f}", *runs)
+        for key, ((center, deviation), *runs) in fits(found).items()
+        for work in works
+        for wider in (left_out.factors[work, (key, work) in own],)
     ]
-    header = ("kind", "software", "scale", "center", "deviation", "rows", "ran_out")
+    header = ("kind", "software", "scale", "work", "center", "deviation", "rows", "ran_out")
     _write(tables.fits, header, made)
     others = [row for row in read_table(tables.defaults) if row["fits"] != tables.fits]
     header = ("fits", "confidence", "ran", "refused", "ran_out", "said_to_fit")
@@ -83,7 +94,9 @@ def _make_fits(tables: ErrorTables, found: Sequence[Ending], usual: float | None
     for work, part in left_out.coverage.items():
         share = f"{part.inside:.1%} of {part.runs:,} inside"
         print(f"peak_memory, {work}: {share}, width {part.width:.2f}")
-    print(f"fits: standard deviations times {left_out.factor:.3f}")
+    for (work, has_own), factor in sorted(left_out.factors.items()):
+        software = "runs of the software" if has_own else "other software"
+        print(f"fits: standard deviations of {work}, {software}, times {factor:.3f}")
     print(f"  Brier score {left_out.brier:.4f}, log score {left_out.log_score:.4f}")
     print(f"  confidence {left_out.confidence:.3f}: {left_out.refused} of {left_out.ran} that ran")
     print(f"  refused, {left_out.said_to_fit} of {left_out.ran_out} that ran out said to fit")

@@ -10,9 +10,11 @@ of one wide distribution, so that such rows do not widen that of a kind: without
 runs of publishers left out are judged wrongly.
 
 The likeliest standard deviation describes most runs of the publishers that it was fitted to. The
-next publisher differs from them as they differ from each other. One factor per table therefore
-multiplies all standard deviations: 90 % intervals made without a publisher then hold 90 % of its
-measured runs.
+next publisher differs from them as they differ from each other. A factor therefore multiplies
+standard deviations: 90 % intervals made without a publisher then hold 90 % of its measured runs,
+where a publisher counts by sqrt(runs).
+Training from scratch, fine-tuning and serving have factors of their own, and so have plans whose
+software has no published runs of that work.
 """
 
 from __future__ import annotations
@@ -56,6 +58,8 @@ _LEAST = -math.log(2)
 SERVING = "serving"
 Key = tuple[str, str, str]
 Fit = tuple[float, float]
+Group = tuple[str, bool]
+"""A work, and whether there are runs of this work with the software."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +99,13 @@ class Coverage:
 class Judged:
     """How well probabilities of publishers left out hold, and the default that follows.
 
-    ``factor`` multiplies all standard deviations. ``brier`` and ``log_score`` are means over the
-    runs. ``refused`` of those that ran and ``said_to_fit`` of those that ran out are judged wrongly
-    at the ``confidence`` where these shares are closest. ``bins``: the least probability, the runs,
-    their mean, the share that ran. ``coverage``: of all measured runs and by their work.
+    ``factors`` multiply standard deviations, by `Group`. ``brier`` and ``log_score`` are means over
+    the runs. ``refused`` of those that ran and ``said_to_fit`` of those that ran out are judged
+    wrongly at the ``confidence`` where these shares are closest. ``bins``: the least probability,
+    the runs, their mean, the share that ran. ``coverage``: of all measured runs and by their work.
     """
 
-    factor: float
+    factors: Mapping[Group, float]
     brier: float
     log_score: float
     confidence: float
@@ -162,10 +166,11 @@ def fits(found: Sequence[Ending]) -> dict[Key, tuple[Fit, int, int]]:
 
 def judged(found: Sequence[Ending], confidence: float | None = None) -> Judged:
     """Each run by what the other publishers' runs say, at a confidence or at the balanced one."""
-    centers, deviations = _left_out(found)
+    centers, likeliest, groups = _left_out(found)
     room, error = (np.array([getattr(one, name) for one in found]) for name in ("room", "error"))
-    factor = _widening(error, centers, deviations)
-    chances = normal_upper_tail((centers - room) / (factor * deviations))
+    factors = _widening(found, np.abs(error - centers) / likeliest, groups)
+    deviations = likeliest * np.array([factors[group] for group in groups])
+    chances = normal_upper_tail((centers - room) / deviations)
     ran = np.array([not one.ran_out for one in found])
     with np.errstate(divide="ignore"):
         scores = -np.log(np.where(ran, chances, 1 - chances).clip(1e-12))
@@ -174,7 +179,7 @@ def judged(found: Sequence[Ending], confidence: float | None = None) -> Judged:
     works = np.array([one.work for one in found])
     names = ("", *dict.fromkeys(works.tolist()))
     return Judged(
-        factor=factor,
+        factors=factors,
         brier=float(np.mean((chances - ran) ** 2)),
         log_score=float(np.mean(scores)),
         confidence=confidence,
@@ -185,21 +190,44 @@ def judged(found: Sequence[Ending], confidence: float | None = None) -> Judged:
         bins=tuple(_bins(chances, ran)),
         coverage={
             name or "all": _coverage(
-                *(
-                    values[(works == name) | (not name)]
-                    for values in (error, centers, factor * deviations)
-                )
+                *(values[(works == name) | (not name)] for values in (error, centers, deviations))
             )
             for name in names
         },
     )
 
 
-def _widening(error: FloatArray, centers: FloatArray, deviations: FloatArray) -> float:
-    """The factor on standard deviations with which 90 % intervals hold 90 % of measured runs."""
-    measured = ~np.isnan(error)
-    away = np.abs(error - centers)[measured] / deviations[measured]
-    return round(float(np.quantile(away, LEVEL)) / _TAIL, 3)
+def _widening(
+    found: Sequence[Ending], away: FloatArray, groups: Sequence[Group]
+) -> dict[Group, float]:
+    """The factors on standard deviations with which 90 % intervals hold 90 % of measured runs.
+
+    ``away``: the error of each run in standard deviations, NaN if it was not measured. A group
+    with few measured runs has the largest factor of its work.
+    """
+    made = {}
+    for group in dict.fromkeys(groups):
+        mine = [i for i, each in enumerate(groups) if each == group and not np.isnan(away[i])]
+        if len(mine) >= FEWEST:
+            weights = _publisher_weights([found[i] for i in mine])
+            made[group] = round(_weighted_quantile(away[mine], weights, LEVEL) / _TAIL, 3)
+    works = {work for work, _ in groups}
+    largest = {work: max(made[group] for group in made if group[0] == work) for work in works}
+    groups = [(work, own) for work in sorted(works) for own in (False, True)]
+    return {group: made.get(group, largest[group[0]]) for group in groups}
+
+
+def _weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> float:
+    """The least of the values up to which they have this share of all weights."""
+    order = np.argsort(values)
+    shares = np.cumsum(weights[order]) / weights.sum()
+    return float(values[order][np.searchsorted(shares, share)])
+
+
+def _publisher_weights(members: Sequence[Ending]) -> FloatArray:
+    """The weight of each run: all of a publisher weigh as much as the root of their number."""
+    sizes: Mapping[str, int] = Counter(one.publisher for one in members)
+    return np.array([sizes[one.publisher] ** -0.5 for one in members])
 
 
 def _coverage(error: FloatArray, centers: FloatArray, deviations: FloatArray) -> Coverage:
@@ -246,15 +274,32 @@ def _key(whole: Key, level: int) -> Key:
     return kind, software, scale
 
 
-def _left_out(found: Sequence[Ending]) -> tuple[FloatArray, FloatArray]:
-    """Center and standard deviation for each run, fitted to other publishers' runs."""
+def _left_out(found: Sequence[Ending]) -> tuple[FloatArray, FloatArray, list[Group]]:
+    """Center, standard deviation and group for each run, fitted to other publishers' runs."""
     made = np.full((2, len(found)), np.nan)
+    groups: list[Group] = [("", False)] * len(found)
     for name in dict.fromkeys(one.publisher for one in found):
-        known = fits([one for one in found if one.publisher != name])
+        others = [one for one in found if one.publisher != name]
+        known, known_groups = fits(others), software_works(others)
         for at, one in enumerate(found):
             if one.publisher == name:
-                made[:, at] = next(known[key][0] for key in one.keys[::-1] if key in known)
-    return made[0], made[1]
+                key = next(key for key in one.keys[::-1] if key in known)
+                made[:, at] = known[key][0]
+                groups[at] = one.work, (key, one.work) in known_groups
+    return made[0], made[1], groups
+
+
+def software_works(found: Sequence[Ending]) -> set[tuple[Key, str]]:
+    """The kinds of a software, each with a work that enough of its runs have.
+
+    All runs of serving are one group.
+    """
+    counts = Counter((key, one.work) for one in found if one.tells for key in one.keys)
+    return {
+        (key, work)
+        for (key, work), runs in counts.items()
+        if work == SERVING or (key[1] and runs >= FEWEST)
+    }
 
 
 def _balanced(chances: FloatArray, ran: BoolArray) -> float:
@@ -282,8 +327,7 @@ def _fitted(members: Sequence[Ending], prior: Fit | None) -> Fit:
 
     Publishers count by sqrt(runs).
     """
-    sizes: Mapping[str, int] = Counter(one.publisher for one in members)
-    weights = np.array([sizes[one.publisher] ** -0.5 for one in members])
+    weights = _publisher_weights(members)
     room, error, out = (
         np.array([getattr(one, name) for one in members]) for name in ("room", "error", "ran_out")
     )

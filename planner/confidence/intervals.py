@@ -352,16 +352,22 @@ def fit_probability(
 
 
 @cache
-def memory_errors(tables: ErrorTables, software: str, kind: str, scale: str) -> MemoryErrors:
+def memory_errors(
+    tables: ErrorTables, software: str, kind: str, scale: str = "", work: str = ""
+) -> MemoryErrors:
     """Return the memory errors of the most specific group of runs that is large enough.
 
-    ``software`` is the name of a framework or engine. ``kind`` is dense or moe, of an engine
-    `planner.confidence.error_classes.batching_kind`, ``scale`` of training is
-    `planner.confidence.error_classes.scale_class`.
+    Parameters
+    ----------
+    software : name of a framework or engine
+    kind : dense or moe, of an engine `planner.confidence.error_classes.batching_kind`
+    scale : of training, `planner.confidence.error_classes.scale_class`
+    work : of training, `planner.confidence.error_classes.training_task`: runs that tune a model
+        err more than those that are tuned themselves
     """
     errors = _errors(tables.fits)
     key = (kind, software, scale)
-    levels = (key[:number] + ("",) * (3 - number) for number in (3, 2, 1, 0))
+    levels = ((*(key[:number] + ("",) * (3 - number)), work) for number in (3, 2, 1, 0))
     return next(errors[level] for level in levels if level in errors)
 
 
@@ -373,10 +379,10 @@ def default_fit_confidence(tables: ErrorTables) -> float:
 
 
 @cache
-def _errors(table: str) -> dict[tuple[str, str, str], MemoryErrors]:
-    """Return the memory errors by kind, software and scale."""
+def _errors(table: str) -> dict[tuple[str, str, str, str], MemoryErrors]:
+    """Return the memory errors by kind, software, scale and work."""
     return {
-        (row["kind"], row["software"], row["scale"]): MemoryErrors(
+        (row["kind"], row["software"], row["scale"], row["work"]): MemoryErrors(
             center=float(row["center"]), deviation=float(row["deviation"])
         )
         for row in read_table(table)

@@ -200,6 +200,8 @@ class Memory:
     per_logit : peak memory of the default loss per logit [bytes]
     per_logit_fused : peak memory of a fused loss per logit [bytes]: by default 16-bit logits and
         their gradient
+    per_logit_pairs : peak memory per logit of losses of preferences [bytes], from PyTorch's
+        log-softmax of all tokens; 0: as the default loss
     loss_room : share of the free memory for 32-bit logits, computed in chunks of tokens; 0: the
         loss is computed for all tokens at once
     loss_chunk : maximum memory of these logits [bytes]
@@ -239,6 +241,7 @@ class Memory:
 
     per_logit: BytesOrZero
     per_logit_fused: BytesOrZero = 4.0
+    per_logit_pairs: BytesOrZero = 0.0
     loss_room: Share = 0.0
     loss_chunk: BytesOrZero = 0.0
     reserved: BytesOrZero

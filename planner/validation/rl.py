@@ -69,7 +69,7 @@ class RlCase(Case):
     @property
     def memory_errors(self) -> MemoryErrors:
         """Assumed errors of the memory: one published step measures it."""
-        return memory_errors(RL_TABLES, "", "", "")
+        return memory_errors(RL_TABLES, "", "")
 
     @property
     def inputs(self) -> RlInputs:

@@ -70,13 +70,21 @@ _WITHOUT_KERNELS = 6.5
 def training_memory_errors(inputs: TrainingInputs, num_gpus: int) -> MemoryErrors:
     """The distribution of needed over predicted memory of training runs."""
     rule, size = framework_rule(inputs.framework.name), _cluster_scale(inputs.machine, num_gpus)
-    return memory_errors(TRAINING_TABLES, rule.label, _model_kind(inputs.model), size)
+    kind, task = _model_kind(inputs.model), _task(inputs)
+    return memory_errors(TRAINING_TABLES, rule.label, kind, size, task)
+
+
+def _task(inputs: TrainingInputs) -> str:
+    """The task of a training run in the tables of errors."""
+    work = inputs.workload
+    tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
+    return training_task(tunes=tunes)
 
 
 def serving_memory_errors(inputs: ServingInputs) -> MemoryErrors:
     """The distribution of needed over predicted memory of an engine."""
     rule = rule_of_profile(inputs.engine, inputs.machine.gpu.name)
-    return memory_errors(INFERENCE_TABLES, rule.label, batching_kind(inputs.engine), "")
+    return memory_errors(INFERENCE_TABLES, rule.label, batching_kind(inputs.engine))
 
 
 def training_share(inputs: TrainingInputs, num_gpus: int, confidence: float | None) -> float:
@@ -104,8 +112,7 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -
     if has_set_efficiency(machine):
         return None
     rule, silicon = framework_rule(inputs.framework.name), gpu_class(machine.gpu)
-    tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
-    task = training_task(tunes=tunes)
+    task = _task(inputs)
     keys = (
         rule.label, silicon, _cluster_scale(machine, num_gpus), task, _model_kind(inputs.model)
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from draws import examples
+from memory_fits import Ending, judged
 
 import planner
 from planner.base.units import GIB
@@ -103,7 +104,34 @@ def test_serving(seed: int) -> None:
 def test_intervals_hold_the_shares_of_the_distribution() -> None:
     for tables in (TRAINING_TABLES, INFERENCE_TABLES, RL_TABLES):
         for row in read_table(tables.fits):
-            errors = memory_errors(tables, row["software"], row["kind"], row["scale"])
+            errors = memory_errors(tables, row["software"], row["kind"], row["scale"], row["work"])
             low, high = errors.interval
             found = errors.fit_probability(predicted=1.0, usable=np.array([low, high]))
             assert found == pytest.approx([0.05, 0.95], abs=1e-6)
+
+
+def _measured(work: str, publisher: str, software: str, error: float) -> Ending:
+    keys = [("", "", ""), ("dense", "", ""), ("dense", software, "")]
+    return Ending(
+        keys=tuple(keys), publisher=publisher, room=2.0, error=error, ran_out=False, work=work
+    )
+
+
+def test_each_work_has_its_own_factor_and_so_has_software_without_runs_of_it() -> None:
+    """Two publishers agree on each of two works; a third tunes with software of its own."""
+    draw = random.Random(7)
+    published = [
+        ("pretrain", "one", "A", 0.05),
+        ("pretrain", "two", "A", 0.05),
+        ("finetune", "one", "B", 0.1),
+        ("finetune", "two", "B", 0.1),
+        ("finetune", "three", "C", 0.4),
+    ]
+    found = [
+        _measured(work, name, software, draw.gauss(0.0, spread))
+        for work, name, software, spread in published
+        for _ in range(20)
+    ]
+    factors = judged(found).factors
+    assert factors["finetune", False] > 1.5 * factors["finetune", True]
+    assert factors["finetune", True] > factors["pretrain", True]

@@ -63,11 +63,15 @@ def test_no_reference_weights_where_none_are_needed(request_) -> None:
 
 
 def test_a_pair_is_two_sequences() -> None:
-    """ORPO of a pair takes what SFT of two sequences takes: time, memory, FLOPs."""
+    """ORPO of a pair takes what SFT of two sequences takes: time, FLOPs, memory but for the loss.
+
+    Log-probabilities of all tokens take 14 bytes per logit, a cross-entropy 12.
+    """
     pair = trained("orpo", settings={"micro_batch_size": 1}, global_batch_size=32)
     two = trained("sft", settings={"micro_batch_size": 2}, global_batch_size=64)
     assert pair.step_time == pytest.approx(two.step_time, rel=1e-12)
-    assert pair.peak_memory == pytest.approx(two.peak_memory, rel=1e-12)
+    assert part(pair, "working") == pytest.approx(2 * 2048 * 32000 * 14)
+    assert part(two, "working") < part(pair, "working")
     assert pair.tokens_per_step == two.tokens_per_step == 64 * 2048
     assert pair.samples_per_second == pytest.approx(32 / two.step_time)
     assert pair.model_flops_utilization == pytest.approx(two.model_flops_utilization)
@@ -133,7 +137,50 @@ def test_logits_of_policy_and_reference_are_there_together() -> None:
     asked = {"framework": "hf-trainer", "adapter": "lora", "model": "llama-3.1-8b"}
     dpo, orpo = (part(trained(name, **asked), "working") for name in ("dpo", "orpo"))
     assert dpo == pytest.approx(4 * 2048 * 128256 * 20)
-    assert orpo == pytest.approx(4 * 2048 * 128256 * 12)
+    assert orpo == pytest.approx(4 * 2048 * 128256 * 14)
+
+
+LOGITS_OF_A_PAIR = 2 * 2048 * 128256
+ONE_GPU = {"model": "llama-3.1-8b", "adapter": "qlora", "num_gpus": 1, "global_batch_size": 4}
+
+
+def _loss_of_pairs(objective: str, framework: str, pairs: int, loss: str = "auto") -> float:
+    settings = {"zero_stage": 0, "micro_batch_size": pairs, "loss_kernel": loss}
+    asked = {**ONE_GPU, "framework": framework, "settings": {**settings, "recompute": "full"}}
+    return part(trained(objective, **asked), "working")
+
+
+@pytest.mark.parametrize("framework", ["unsloth", "fsdp-bf16", "hf-trainer"])
+def test_a_fused_cross_entropy_saves_nothing_of_the_logits_of_pairs(framework: str) -> None:
+    """Chunks of a supervised loss do not hold for log-probabilities of all tokens."""
+    for loss in ("auto", "fused", "chunked"):
+        each = _loss_of_pairs("dpo", framework, 1, loss) / LOGITS_OF_A_PAIR
+        assert each == pytest.approx(20), loss
+
+
+def test_liger_takes_one_pair_at_a_time() -> None:
+    """Liger-Kernel 0.6.2, chunked_loss/fused_linear_preference.py: chunk_size = 1."""
+    one, four = (_loss_of_pairs("orpo", "hf-trainer", pairs, "linear") for pairs in (1, 4))
+    assert one == pytest.approx(14 * LOGITS_OF_A_PAIR)
+    assert four <= one * 1.2
+
+
+@pytest.mark.parametrize("framework", ["hf-trainer", "unsloth", "fsdp-bf16", "deepspeed", "trl"])
+def test_preferences_need_no_less_memory_than_supervised_samples(framework: str) -> None:
+    adapter = {"adapter": "lora"} if framework in ("hf-trainer", "unsloth", "trl") else {}
+    settings = {"zero_stage": 3 if not adapter else 0, "recompute": "full"}
+    peaks = {
+        name: float(
+            np.ravel(
+                trained(
+                    name, model="llama-3.1-8b", framework=framework, settings=settings, **adapter
+                ).peak_memory
+            )[0]
+        )
+        for name in ("sft", "kto", "orpo", "dpo")
+    }
+    assert peaks["sft"] <= peaks["kto"] <= peaks["dpo"]
+    assert peaks["sft"] < peaks["orpo"] <= peaks["dpo"]
 
 
 def test_zephyr_7b_dpo_fits_on_8_gpus_of_80_gb() -> None:

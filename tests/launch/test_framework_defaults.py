@@ -209,3 +209,21 @@ def test_recipes_of_torchtune_recompute_by_flags_too():
         assert not found.rejected_by
     litgpt = estimate(**{**asked, "framework": "litgpt"}, sequence_length=1024)
     assert litgpt.candidates.row["recompute"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("words", "loss"),
+    [
+        ("trl sft", "linear"),  # trl 1.6 on: chunked_nll, since 1.16 called nll
+        ("trl sft --loss_type nll", None),
+        ("trl sft --max_seq_length 2048", None),  # an option of releases before 0.20
+        ("trl dpo", None),
+        ("trl sft --use_liger_kernel true", "linear"),
+    ],
+)
+def test_trl_computes_the_loss_of_sft_in_parts(
+    tmp_path: Path, words: str, loss: str | None
+) -> None:
+    script = tmp_path / "t.sh"
+    script.write_text(f"{words} --model_name_or_path {_MODEL} --per_device_train_batch_size 1")
+    assert read_launch(script).settings.get("loss_kernel") == loss

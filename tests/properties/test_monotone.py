@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from draws import examples
@@ -10,10 +12,13 @@ from hypothesis import strategies as st
 from rows import each
 from tables import FRAMEWORKS, GPUS, MODELS, mesh, setting, table, with_gpu, with_links
 
+from planner import Request
 from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.errors import SearchSpaceError
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.sharding import data_parallel_time, stage_parameters
 from planner.estimators.training.training_estimate import Estimate, evaluate
+from planner.workloads.make_plan import make_plan
 
 SLOW = settings(max_examples=examples(20, 4))
 SOME_MODEL, SOME_FRAMEWORK = st.sampled_from(MODELS), st.sampled_from(FRAMEWORKS)
@@ -201,6 +206,31 @@ def test_larger_micro_batches_need_more_memory(model: str) -> None:
     layout = table(micro_batch_size=[1, 2, 4], num_gpus=8)
     peak = evaluate(setting(model), layout).peak_memory
     assert np.all(np.diff(peak) > 0)
+
+
+@each("framework", [*FRAMEWORKS, "hf-trainer", "unsloth", "trl", "hf-bf16"])
+def test_memory_does_not_fall_with_batch_sequence_and_vocabulary(framework: str) -> None:
+    """With adapters, with pairs of answers and without either; it rises with all together."""
+    base = {"model": "gemma-2-9b", "gpu": "b200", "num_gpus": 8, "framework": framework}
+    for more in ({}, {"adapter": "lora"}, {"training_objective": "dpo"}):
+        try:
+            shorter, longer = (
+                make_plan(Request(**base, **more, sequence_length=tokens)).problem.inputs  # type: ignore[arg-type]
+                for tokens in (4096, 8192)
+            )
+        except SearchSpaceError:
+            continue
+        larger = replace(
+            longer, model=replace(longer.model, vocab_size=2 * longer.model.vocab_size)
+        )
+        zero = shorter.framework.default_zero_stage
+        for recompute in (0, 2):
+            layout = table(micro_batch_size=[1, 2, 4], num_gpus=8, zero_stage=zero)
+            layout = replace(layout, recompute=np.full((3,), recompute, np.int8))
+            peaks = [evaluate(s, layout).peak_memory for s in (shorter, longer, larger)]
+            assert np.all(np.diff(peaks, axis=0) >= 0), (more, recompute)
+            assert np.all(np.diff(peaks, axis=1) >= 0), (more, recompute)
+            assert peaks[2][2] > peaks[0][0], (more, recompute)
 
 
 @each("framework", FRAMEWORKS)

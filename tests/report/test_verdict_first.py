@@ -15,7 +15,7 @@ from make_public_launches import cases
 SEED = int(os.environ.get("PLANNER_SEED", "65"))
 LINES, WIDTH = 24, 80
 VERDICT = re.compile(
-    r"\b(fits|(does|may) not (fit|start)|starts|cannot run|impossible)\b",
+    r"\b(fits|may fit|(does|may) not (fit|start)|starts|cannot run|impossible)\b",
     re.IGNORECASE,
 )
 MODELS = ("llama-2-7b", "llama-3.1-8b", "llama-2-70b", "qwen3-32b", "mixtral-8x7b")
@@ -67,14 +67,15 @@ def check(code: int, text: str) -> None:
     first = " ".join(" ".join(lines[:2]).split())
     verdict = VERDICT.search(first)
     assert verdict is not None, first
-    runs = verdict[0].lower() in ("fits", "may not fit") and not first.startswith("No ")
+    runs = verdict[0].lower() in ("fits", "may fit", "may not fit") and not first.startswith("No ")
     assert runs == (code == 0), text
-    peak = re.search(r"^(?:Fits|Does not fit).*?: peak ([\d,.]+) of ([\d,.]+) GiB", first)
+    peak = re.search(r"^(?:Fits|May fit|Does not fit).*?: peak ([\d,.]+) of ([\d,.]+) GiB", first)
     if peak is None:
         assert not first.startswith("Fits") or "methods" in first, first
         return
     needs, usable = (float(number.replace(",", "")) for number in peak.groups())
     is_unsure = "at this confidence" in first
-    assert (needs <= usable) == first.startswith("Fits") or is_unsure, first
+    fits = first.startswith(("Fits", "May fit"))
+    assert (needs <= usable) == fits or is_unsure, first
     numbers = re.findall(r"peak [\d,.]+ of", text)
     assert numbers == [f"peak {peak[1]} of"], "the peak stands once"

@@ -6,6 +6,7 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray
 from planner.base.software_enums import LossKernel
+from planner.estimators.training.bytes_per_element import WIDE_BYTES
 from planner.estimators.training.micro_batch_share import MicroBatchShare
 
 EAGER_BYTES = 14.0
@@ -51,15 +52,56 @@ def logit_bytes(share: MicroBatchShare) -> FloatArray:
 def peak_logit_bytes(share: MicroBatchShare) -> FloatArray:
     """Return bytes per logit at the loss peak, with those of a reference or other passes.
 
+    Losses of preferences need the log-probability of every token, which kernels of the
+    cross-entropy do not return. Liger joins them with the matrix, too, one sample at a time [1]_.
     Passes without gradients run while the policy's logits wait for their backward pass: both have
-    all but the gradient, of 4 bytes, then, and 2 + 4 + 4 bytes in an eager loss (trl 1.10,
-    trl/trainer/dpo_trainer.py, ``_compute_loss``; LLaMA-Factory 0.9, train/dpo/trainer.py,
-    ``get_batch_loss_metrics``). Those of rollouts are over before the update begins.
+    all but the gradient, of 4 bytes, then, and 2 + 4 + 4 bytes in an eager loss [2]_ [3]_. Those
+    of rollouts are over before the update begins.
+
+    References
+    ----------
+    .. [1] linkedin/Liger-Kernel 0.6.2, src/liger_kernel/chunked_loss/fused_linear_preference.py:
+       chunk_size = 1.
+    .. [2] trl 1.10, trl/trainer/dpo_trainer.py, ``_compute_loss``.
+    .. [3] LLaMA-Factory 0.9, train/dpo/trainer.py, ``get_batch_loss_metrics``.
     """
     trained, work = logit_bytes(share), share.inputs.workload
-    if work.training_objective.needs_rollouts or not any(work.forward_passes):
+    if work.training_objective.needs_rollouts:
+        return trained
+    if _compares_answers(share):
+        of_all = np.maximum(trained, share.inputs.framework.memory.per_logit_pairs)
+        samples = share.sequences / work.sequences_per_sample
+        of_one = np.maximum(trained, EAGER_BYTES / np.maximum(samples, 1.0))
+        trained = np.where(_kernel(share) == LossKernel.LINEAR, of_one, of_all)
+    if not any(work.forward_passes):
         return trained
     return np.asarray(np.maximum(trained, 2 * _forward_bytes(trained)))
+
+
+def held_logits(share: MicroBatchShare, free: FloatArray) -> FloatArray:
+    """Return how many logits the loss holds at once on a GPU that has ``free`` bytes for them.
+
+    Some losses take as many tokens at a time as fit there, if no other kernel is set.
+    """
+    memory = share.inputs.framework.memory
+    logits = share.tokens * share.inputs.model.head_columns / share.tensor_parallel
+    if not _fills_room(share):
+        return logits
+    chunk_bytes = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
+    in_chunks = np.minimum(logits, chunk_bytes / WIDE_BYTES)
+    return np.where(share.loss_kernel == LossKernel.FUSED, logits, in_chunks)
+
+
+def _fills_room(share: MicroBatchShare) -> bool:
+    """Whether the framework's own loss takes chunks of logits that fill the free memory."""
+    return share.inputs.framework.memory.loss_room > 0 and not _compares_answers(share)
+
+
+def _compares_answers(share: MicroBatchShare) -> bool:
+    """Whether the loss compares answers by log-probabilities that PyTorch computes."""
+    objective = share.inputs.workload.training_objective
+    has_pair_loss = share.inputs.framework.memory.per_logit_pairs > 0
+    return has_pair_loss and objective.is_preference and not objective.needs_rollouts
 
 
 def evaluated_logit_bytes(share: MicroBatchShare) -> FloatArray:
@@ -70,7 +112,7 @@ def evaluated_logit_bytes(share: MicroBatchShare) -> FloatArray:
     """
     trained, kernel = logit_bytes(share), _kernel(share)
     joined = (kernel >= LossKernel.CHUNKED) | (trained < _WHOLE_BYTES)
-    fits_room = bool(share.inputs.framework.memory.loss_room) & (kernel != LossKernel.FUSED)
+    fits_room = _fills_room(share) & (kernel != LossKernel.FUSED)
     stored = np.where(joined, _EAGER_FORWARD_BYTES, np.maximum(_forward_bytes(trained), 2.0))
     return np.where(fits_room, 0.0, stored)
 

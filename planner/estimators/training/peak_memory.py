@@ -12,12 +12,15 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add, is_among, largest
 from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, ZeroStage
 from planner.base.records import record
-from planner.base.software_enums import LossKernel
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.towers import TowerShare, frozen_tower_bytes
-from planner.estimators.training.bytes_per_element import WIDE_BYTES, GradientBytes, is_wide
-from planner.estimators.training.loss_kernels import evaluated_logit_bytes, peak_logit_bytes
+from planner.estimators.training.bytes_per_element import GradientBytes, is_wide
+from planner.estimators.training.loss_kernels import (
+    evaluated_logit_bytes,
+    held_logits,
+    peak_logit_bytes,
+)
 from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
@@ -588,19 +591,13 @@ def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray
 
 
 def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
-    """Return bytes of logits and their copies at the peak of the cross-entropy on one GPU.
+    """Return bytes of logits and their copies at the peak of the loss on one GPU.
 
-    Some losses process as many tokens at a time as fit next to the ``other`` memory, if no other
-    kernel is set. Multi-token
-    prediction modules save the inputs of their norms and their projection.
+    ``other``: memory that is in use then. Multi-token prediction modules save the inputs of
+    their norms and their projection.
     """
-    model, memory = share.inputs.model, share.inputs.framework.memory
-    logits = share.tokens * model.head_columns / share.tensor_parallel
-    if memory.loss_room:
-        free = share.machine.gpu.allocatable_memory - other.total
-        chunk_bytes = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
-        in_chunks = np.minimum(logits, chunk_bytes / WIDE_BYTES)
-        logits = np.where(share.loss_kernel == LossKernel.FUSED, logits, in_chunks)
+    model = share.inputs.model
+    logits = held_logits(share, share.machine.gpu.allocatable_memory - other.total)
     read = share.number_bytes * (2 + 2) * share.local_tokens * model.hidden_size
     each = logits * peak_logit_bytes(share)
     return np.asarray(each + model.mtp_num_layers * (each + read))

@@ -91,6 +91,8 @@ from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
 _EVEN = 0.5
+_SURE = 0.9
+"""From which probability on a plan fits; below it, it may fit."""
 
 
 def format_verdict(plan: Plan, evaluation: Evaluation) -> str:
@@ -106,7 +108,8 @@ def format_verdict(plan: Plan, evaluation: Evaluation) -> str:
             other = " or ".join(assumption.does_not_fit)
             condition = f"with the {assumption.name} {assumption.assumed}"
             return f"May not fit: {format_peak(plan, row)} {condition}; does not fit with {other}."
-    verb = "May not fit" if fit_probability(row) < _EVEN else "Fits"
+    probability = fit_probability(row)
+    verb = "May not fit" if probability < _EVEN else "May fit" if probability < _SURE else "Fits"
     return f"{verb}: {format_peak(plan, row)}."
 
 

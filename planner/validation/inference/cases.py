@@ -355,7 +355,7 @@ class InferenceCase(Case):
     @property
     def memory_errors(self) -> MemoryErrors:
         """By engine, and how requests meet there."""
-        return memory_errors(INFERENCE_TABLES, self.rule.label, batching_kind(self.engine), "")
+        return memory_errors(INFERENCE_TABLES, self.rule.label, batching_kind(self.engine))
 
 
 def setting_of(

@@ -186,8 +186,9 @@ class TrainingCase(Case):
 
     @property
     def memory_errors(self) -> MemoryErrors:
-        """By framework, dense or experts, and scale."""
-        return memory_errors(TRAINING_TABLES, self.rule.label, self.kind, self.scale)
+        """By framework, dense or experts, scale and task."""
+        task = training_task(tunes=self.is_fine_tuning)
+        return memory_errors(TRAINING_TABLES, self.rule.label, self.kind, self.scale, task)
 
 
 def training_case(run: Run, library: Library) -> TrainingCase:

@@ -36,6 +36,7 @@ def read(folder: Path, name: str, text: str) -> dict[str, object]:
         ("lf.yaml", f"{_FACTORY}stage: kto\n", "kto"),
         ("ax.yml", _AXOLOTL, "sft"),
         ("ax.yml", f"{_AXOLOTL}rl: ipo\n", "dpo"),
+        ("ax.yml", f"{_AXOLOTL}rl: true\n", "dpo"),  # as in axolotl issue 1108
         ("ax.yml", f"{_AXOLOTL}rl: orpo\n", "orpo"),
         ("ax.yml", f"{_AXOLOTL}reward_model: true\n", "rm"),
         ("run.sh", f"trl grpo {_BATCH} --use_vllm True", "dapo"),

@@ -86,6 +86,16 @@ def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
     for name in terms_about("kernel_choice"):
         if (text := options.of("script", name)) is not None:
             settings.values[name] = text
+    loss = options.default("trl", "--loss_type")
+    if _uses_default_loss(options, settings) and loss is not None:
+        settings.assume("loss_kernel", loss.word, loss.note)
+
+
+def _uses_default_loss(options: TrainerOptions, settings: SettingsBuilder) -> bool:
+    """Whether the program is TRL's SFTTrainer, with no loss kernel of its own."""
+    is_sft = settings.values.get("training_objective", "sft") == "sft"
+    has_kernels = "loss_kernel" in settings.values or options.is_on("--use_unsloth")
+    return options.is_supervised and is_sft and not has_kernels
 
 
 def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None:

@@ -192,6 +192,7 @@ def script_quantities(job: LaunchJob) -> Quantities:
         "expert_compute": job["expert_compute"],
         "torch_compile": job["torch_compile"],
         "loss_kernel": job["loss_kernel"],
+        "trl_loss": "nll" if is_trl and job["loss_kernel"] in ("auto", "eager") else None,
         "loss_chunks": job["loss_chunks"],
         "fp8_attention": job["fp8_attention"],
         "recompute": job["recompute"],
