@@ -263,6 +263,8 @@ class Scheduler:
         first that applies
     divides_step_tokens : the default of ``max_num_batched_tokens`` is for all attention ranks
         together
+    longest_step_request : requests of up to so many tokens must fit in one step, or the engine
+        does not start: it splits prompts by default where longer ones are allowed; 0: it splits all
     slots : without ``continuous``, the server takes requests into slots with cache from the start;
         further requests wait
     """
@@ -281,6 +283,7 @@ class Scheduler:
     whole_requests: bool = False
     defaults: tuple[SchedulerDefault, ...] = ()
     divides_step_tokens: bool = False
+    longest_step_request: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     slots: bool = False
 
     def default_step_tokens(self, ranks: FloatArray) -> FloatArray:

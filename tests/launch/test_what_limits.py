@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,8 @@ def test_a_server_with_the_offered_change_starts(
     refused = answer(planner, tmp_path, text, "--gpu", gpu, "--write")
     assert refused.startswith("Does not start")
     assert "cannot express" not in refused
-    tokens = re.search(r"--max-num-batched-tokens (\d+)", refused.partition("Best change")[2])
-    assert tokens is None or int(tokens[1]) < 29_000  # more need more memory
+    # More tokens in a step need more memory, and 0.6 refuses fewer than its longest request has.
+    assert "--max-num-batched-tokens" not in refused.partition("Best change")[2]
     written = (tmp_path / "serve.sh").read_text()
     assert answer(planner, tmp_path, written, "--gpu", gpu).startswith("Fits")
 
