@@ -143,14 +143,13 @@ def default_space_plan(
     if workload == "train":
         changed_answers["global_batch_size"] = int(number_or_nan(base_row["global_batch_size"]))
     if workload == "serve":
-        from planner.estimators.inference.batch_share import ServingInputs
-
         # A server may be started with another number of sequences, as on the largest GPUs.
-        max_num_seqs = None
-        if request.max_num_seqs is not None and isinstance(source.inputs, ServingInputs):
+        max_num_seqs, split = None, None
+        if isinstance(source.inputs, ServingInputs):
+            split = source.inputs.workload.decode_context_parallel
             defaults = source.inputs.engine.scheduler.defaults
-            max_num_seqs = max((default.max_num_seqs for default in defaults), default=None)
-        split = source.inputs.workload.decode_context_parallel
+            if request.max_num_seqs is not None:
+                max_num_seqs = max((default.max_num_seqs for default in defaults), default=None)
         request = request.changed(
             mode="aggregated",
             request_rate=None,

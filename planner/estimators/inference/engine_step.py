@@ -204,7 +204,8 @@ def _overhead(share: BatchShare) -> FloatArray:
 def _launch_time(share: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
     """Return host seconds per layer to launch the kernels of a step."""
     execution = share.execution
-    each, routing, captured_routing = _quantized_launch_time(share, group), 0.0, 0.0
+    each, captured_routing = _quantized_launch_time(share, group), 0.0
+    routing: Numeric = 0.0
     layer, mixing = layer_of(share.inputs.model, group), 0.0
     if layer.scan:
         mixing = execution.recurrent_launch_time
