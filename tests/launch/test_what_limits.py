@@ -54,6 +54,12 @@ def test_the_part_that_leaves_no_room_is_named(
 
 
 @pytest.mark.slow
+def test_a_cache_that_takes_too_much_gets_a_smaller_share(planner: Command, tmp_path: Path) -> None:
+    refused = answer(planner, tmp_path, QWEN_VL, "--gpu", "h100", *IMAGES)
+    assert "Best change: gpu_memory_utilization 0.8:" in refused
+
+
+@pytest.mark.slow
 def test_requests_that_all_run_at_once_do_not_queue(planner: Command, tmp_path: Path) -> None:
     text = "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size 4"
     load = ("--gpu", "h100", "--request-rate", "50", "--num-requests")
