@@ -45,6 +45,7 @@ from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, remedies_of, terms_about
+from planner.specs.engine import MemoryShare
 from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
@@ -59,6 +60,7 @@ _MUCH_FASTER = 3.0
 # A few of many values show what memory allows.
 _MOST_VALUES = 8
 _CAP = "concurrency"
+_SHARE = "gpu_memory_utilization"
 # Their values are those of the framework's default space.
 _SPACE_PARAMETERS = ("tensor_parallel", "pipeline_parallel")
 _EXCHANGE, _SPLIT = "cp_comm_type", "context_parallel"
@@ -248,6 +250,18 @@ def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list
     return relief
 
 
+def _smaller_cache_share(source: Source, current: Row, may_be: MayBe) -> dict[str, list[Value]]:
+    """Return the default share of a cache that takes a larger one before any step runs."""
+    inputs = source.inputs
+    if not isinstance(inputs, ServingInputs):
+        return {}
+    memory, share = inputs.engine.memory, number_or_nan(current.get(_SHARE))
+    is_first = memory.memory_share is MemoryShare.LOADED and share > memory.gpu_memory_utilization
+    if not is_first or not may_be(_SHARE, memory.gpu_memory_utilization):
+        return {}
+    return {_SHARE: [memory.gpu_memory_utilization]}
+
+
 def without_formats(values: Mapping[str, Sequence[Value]]) -> dict[str, Sequence[Value]]:
     """The values of parameters that change no number format."""
     return {name: several for name, several in values.items() if not _is_format(name)}
@@ -343,6 +357,7 @@ class _NearbyConfigurations:
             for name, several in free_parameter_values(wide, current, may_be).items()
             if name in _layout(source) or not only_layout
         }
+        relief |= {} if only_layout else _smaller_cache_share(source, current, may_be)
         for name in _SPACE_PARAMETERS:
             more = [
                 value

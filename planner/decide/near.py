@@ -18,6 +18,7 @@ from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
+from planner.question.names import MAX_NUM_BATCHED_TOKENS
 from planner.question.request import Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.specs.engine import EngineProfile
@@ -180,9 +181,22 @@ def free_parameter_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str,
         if name not in base_row or name in fixed or name == "num_gpus" or term.option:
             continue
         shown_values = [term.decode(value) for value in source.mesh.values(name).tolist()]
-        possible = [value for value in shown_values if may_be(name, value)]
+        possible = [
+            value
+            for value in shown_values
+            if may_be(name, value) and not _is_refused(source.inputs, name, value)
+        ]
         values[name] = list(dict.fromkeys([*possible, base_row[name]]))
     return values
+
+
+def _is_refused(inputs: object, name: str, value: Value) -> bool:
+    """Return True for steps of fewer tokens than a request that the engine cannot split."""
+    if name != MAX_NUM_BATCHED_TOKENS or not isinstance(inputs, ServingInputs):
+        return False
+    longest = inputs.workload.max_model_len or 0
+    is_whole = longest <= inputs.engine.scheduler.longest_step_request
+    return is_whole and number_or_nan(value) < longest
 
 
 Best = dict[int, tuple[Candidates, int, float]]

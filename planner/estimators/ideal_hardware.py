@@ -63,6 +63,7 @@ _SERVING = {
         ("vector_bandwidth", "host_attention_fraction", "kernel_latency_fraction"), 0.0
     ),
     "host_link_fraction": 1.0,
+    "host_expert_time": 0.0,
     "row_instructions": 0.0,
     **dict.fromkeys(("unpacked_rows", "expert_tile_rows", "vector_rows"), 0),
     "custom_all_reduce": False,

@@ -82,6 +82,8 @@ class EngineExecution:
     joined_all_reduce : blocks that run in parallel are added before one all-reduce
     expert_launch_time : additional host time of routing to experts in a layer of a step with
         prompts [s]
+    host_expert_time : additional host time of experts in a layer of a step with prompts [s], of
+        types whose kernels the host launches one by one
     decode_expert_launch_time : additional host time of routing to experts in ``decode_launch_time``
         [s]; CUDA graphs make it zero
     draft_overhead : additional host time of a step that verifies drafted tokens [s]: the host
@@ -168,6 +170,7 @@ class EngineExecution:
     prompt_overhead: Seconds = 0.0
     joined_all_reduce: bool = False
     expert_launch_time: Seconds = 0.0
+    host_expert_time: Seconds = 0.0
     decode_expert_launch_time: Seconds = 0.0
     draft_overhead: Seconds = 0.0
     draft_sequence_overhead: Seconds = 0.0
@@ -259,6 +262,8 @@ class Scheduler:
         first that applies
     divides_step_tokens : the default of ``max_num_batched_tokens`` is for all attention ranks
         together
+    longest_step_request : requests of up to so many tokens must fit in one step, or the engine
+        does not start: it splits prompts by default where longer ones are allowed; 0: it splits all
     slots : without ``continuous``, the server takes requests into slots with cache from the start;
         further requests wait
     """
@@ -276,6 +281,7 @@ class Scheduler:
     whole_requests: bool = False
     defaults: tuple[SchedulerDefault, ...] = ()
     divides_step_tokens: bool = False
+    longest_step_request: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     slots: bool = False
 
     def default_step_tokens(self, ranks: FloatArray) -> FloatArray:
@@ -448,6 +454,7 @@ class EngineProfile:
         of a GPU and the hidden width to, by GPU generation
     slow_experts_by_architecture : types of experts that the engine has no kernels of its own for,
         by GPU generation: it takes others that are several times as slow
+    host_experts_by_architecture : types of experts with ``host_expert_time``, by GPU generation
     whole_expert_buffers : GPU generations on which each rank keeps and passes over a row for every
         pair of a token and an expert of a step, those of other ranks included
     refused_experts_by_architecture : types of experts that the engine does not serve, by GPU
@@ -502,6 +509,7 @@ class EngineProfile:
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     slow_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    host_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole_expert_buffers: tuple[str, ...] = ()
     refused_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantized_ends: bool = False

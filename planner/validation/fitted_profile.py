@@ -34,6 +34,7 @@ _MILLISECONDS = (
     "draft_overhead",
     "decode_layer_time",
     "prompt_overhead",
+    "host_expert_time",
 )
 _MICROSECONDS = (
     "decode_launch_time",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,8 @@ def test_a_server_with_the_offered_change_starts(
     refused = answer(planner, tmp_path, text, "--gpu", gpu, "--write")
     assert refused.startswith("Does not start")
     assert "cannot express" not in refused
-    tokens = re.search(r"--max-num-batched-tokens (\d+)", refused.partition("Best change")[2])
-    assert tokens is None or int(tokens[1]) < 29_000  # more need more memory
+    # More tokens in a step need more memory, and 0.6 refuses fewer than its longest request has.
+    assert "--max-num-batched-tokens" not in refused.partition("Best change")[2]
     written = (tmp_path / "serve.sh").read_text()
     assert answer(planner, tmp_path, written, "--gpu", gpu).startswith("Fits")
 
@@ -52,6 +51,12 @@ def test_the_part_that_leaves_no_room_is_named(
 ) -> None:
     """github.com/InternLM/lmdeploy/issues/3280: the cache takes what three images need."""
     assert answer(planner, tmp_path, text, *options).startswith(f"Does not fit: {limit}")
+
+
+@pytest.mark.slow
+def test_a_cache_that_takes_too_much_gets_a_smaller_share(planner: Command, tmp_path: Path) -> None:
+    refused = answer(planner, tmp_path, QWEN_VL, "--gpu", "h100", *IMAGES)
+    assert "Best change: gpu_memory_utilization 0.8:" in refused
 
 
 @pytest.mark.slow

@@ -144,7 +144,19 @@ def product(world: ServingWorld, rows: float, columns: float, depth: float, form
         time *= scalar_machine.tabulated(world.gpu, table, peak, sizes, held)
         time /= scalar_machine.plain_product(world.gpu, peak, sizes, held, measured=True)
     casts = kernel == "fp8" and not world.execution.fused_quantization
+    time += _rows(world, rows, columns * depth, weight)
     return time + (memory_time(world, 3 * rows * depth) if casts else 0.0)
+
+
+def _rows(world: ServingWorld, rows: float, weights: float, weight_bytes: float) -> float:
+    """(rows - 1) c mk instructions of a lane, two FLOPs each."""
+    execution, gpu = world.execution, world.gpu
+    if not execution.row_instructions or rows > execution.vector_rows or weight_bytes >= 2:
+        return 0.0
+    instructions = world.engine.row_instructions_by_architecture.get(
+        gpu.architecture, execution.row_instructions
+    )
+    return max(rows - 1, 0.0) * 2 * instructions * weights / gpu.peak_flops["fp32"]
 
 
 def engine_of(world: ServingWorld, kind: str) -> float:

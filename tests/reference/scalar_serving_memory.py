@@ -67,6 +67,9 @@ def key_heads(c: Replica, attention: Any) -> float:
 def cached_bytes(world: ServingWorld, c: Replica, attention: Any) -> float:
     """Of one token in one layer."""
     element = CACHE_BYTES[c.kv_cache]
+    padded = world.engine.memory.expanded_latent_width
+    if attention.kind == "latent" and padded:
+        return key_heads(c, attention) * 2 * padded * element
     if attention.kind == "latent":
         return (attention.kv_lora_rank + attention.qk_rope_head_dim) * element
     return key_heads(c, attention) * (attention.head_dim + value_dim(attention)) * element

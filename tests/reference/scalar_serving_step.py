@@ -130,6 +130,9 @@ def _launched(
         routing = execution.decode_expert_launch_time if number else 0.0
         return float(blocks * execution.decode_launch_time + routing + each)
     routing = execution.expert_launch_time if number else 0.0
+    of_host = world.engine.host_experts_by_architecture.get(world.gpu.architecture, ())
+    if number and c.expert_quantization in of_host:
+        routing += execution.host_expert_time
     kind = group.attention.kind if group.attention is not None else "standard"
     mixing = {
         "latent": execution.latent_launch_time,
@@ -258,6 +261,7 @@ def _attention(
     a, g = attention.num_attention_heads / t, key_heads(c, attention)
     d, dv = attention.head_dim, value_dim(attention)
     latent = attention.kind == "latent"
+    padded = world.engine.memory.expanded_latent_width if latent else 0
     held = cached_bytes(world, c, attention)
     form, found = stored_form(world, c.quantization, "attention"), {}
     if latent:
@@ -282,13 +286,15 @@ def _attention(
     )  # fmt: skip
     # Folded into queries and outputs, the latent is one key and value head that all share.
     qk, v = (d, dv)
-    if latent:
+    if padded:
+        qk, v = padded, padded
+    elif latent:
         qk, v = kv + rope, kv
     context = _visible(world, attention, batch.context)
     queries = own.decoding * batch.per_sequence
     found["attention_decode"] = decode_attention(
         world, c, sequences=own.decoding, context=context,
-        per_token=held * (1 - c.kv_offload), heads=a, group=1 if latent else a / g,
+        per_token=held * (1 - c.kv_offload), heads=a, group=1 if latent and not padded else a / g,
         query_bytes=2 * queries * a * (qk + v), flops=2 * queries * context * a * (qk + v),
     )  # fmt: skip
     heads = attention.num_attention_heads * dv / t

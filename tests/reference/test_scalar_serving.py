@@ -27,7 +27,7 @@ from scalar_serving_step import StepBatch
 from planner.base.enums import (
     AdapterTargets,
 )
-from planner.estimators.inference.batch_share import Batch
+from planner.estimators.inference.batch_share import Batch, ServingInputs
 from planner.estimators.inference.continuous_batching import wave_time
 from planner.estimators.inference.engine_step import step_time
 from planner.estimators.inference.percentiles import (
@@ -84,6 +84,26 @@ def test_steps_and_their_stages(
     in_four = {"quantization": "nvfp4", "expert_quantization": "nvfp4"}
     of_files = {"quantization": "q4_k_m", "expert_quantization": "q6_k"}
     replicas = [*replicas, *(replace(replicas[0], **types) for types in (in_four, of_files))]
+    check_steps(setting, replicas)
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "experts"),
+    [("deepseek-v2-lite", "vllm-v0", "w16a16"), ("mixtral-8x7b", "tensorrt-llm", "fp8")],
+)
+def test_steps_of_engines_with_caches_and_experts_of_their_own(
+    model: str, engine: str, experts: str
+) -> None:
+    replicas = [
+        Replica(num_gpus=t, tensor_parallel=t, concurrency=8, expert_quantization=experts)
+        for t in (1, 2)
+    ]
+    setting = make_setting(model, "h100-sxm-80gb", engine, execution={"host_expert_time": 2e-3})
+    own = {"host_experts_by_architecture": {"hopper": ("fp8",)}}
+    check_steps(replace(setting, engine=replace(setting.engine, **own)), replicas)
+
+
+def check_steps(setting: ServingInputs, replicas: list[Replica]) -> None:
     world, table = make_world(setting), make_replicas(replicas)
     for batch in BATCHES:
         decoding = batch.prompts == 0

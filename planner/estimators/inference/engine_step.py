@@ -204,7 +204,8 @@ def _overhead(share: BatchShare) -> FloatArray:
 def _launch_time(share: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
     """Return host seconds per layer to launch the kernels of a step."""
     execution = share.execution
-    each, routing, captured_routing = _quantized_launch_time(share, group), 0.0, 0.0
+    each, captured_routing = _quantized_launch_time(share, group), 0.0
+    routing: Numeric = 0.0
     layer, mixing = layer_of(share.inputs.model, group), 0.0
     if layer.scan:
         mixing = execution.recurrent_launch_time
@@ -212,7 +213,7 @@ def _launch_time(share: BatchShare, group: LayerGroup, decoding: bool) -> Numeri
         mixing = execution.latent_launch_time
     if group.num_experts > 1:
         each = each + execution.expert_loop_time * group.num_experts
-        routing = execution.expert_launch_time
+        routing = execution.expert_launch_time + _host_expert_time(share)
         captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
     host_time = each + serving_adapter_launches(share.inputs, layer)
@@ -224,6 +225,17 @@ def _launch_time(share: BatchShare, group: LayerGroup, decoding: bool) -> Numeri
     shown = host_time if execution.decode_launch_time > 0 else each
     captured = shown + blocks * execution.decode_launch_time + captured_routing
     return np.where(share.batch.context > longest, launched, captured)
+
+
+def _host_expert_time(share: BatchShare) -> Numeric:
+    """Return host seconds per layer of experts whose kernels the host launches one by one."""
+    engine = share.inputs.engine
+    words = engine.host_experts_by_architecture.get(share.machine.gpu.architecture, ())
+    codes = [code for code in Quantization if code.word in words]
+    if not codes:
+        return 0.0
+    is_launched = np.isin(share.configurations.expert_quantization, codes)
+    return np.where(is_launched, engine.execution.host_expert_time, 0.0)
 
 
 def _quantized_launch_time(share: BatchShare, group: LayerGroup) -> Numeric:
