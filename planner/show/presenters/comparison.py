@@ -32,13 +32,7 @@ from planner.show.presenters.format_results import format_result, label, short_p
 from planner.show.presenters.infeasible import infeasible_reason, where
 from planner.show.presenters.plan_report import recommended_of
 from planner.show.presenters.spec_numbers import scalar_fields, spec_table
-from planner.show.reports import (
-    ComparedResult,
-    Json,
-    PlansReport,
-    SpecsReport,
-    made_report,
-)
+from planner.show.reports import ComparedResult, Json, PlansReport, SpecsReport, made_report
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.build_request import OptionNamer, make_request

@@ -21,9 +21,7 @@ from planner.configurations.enumerate import (
     single_axis,
 )
 from planner.configurations.rl_configurations import RlConfigurations
-from planner.configurations.rl_rules import (
-    is_misplaced,
-)
+from planner.configurations.rl_rules import is_misplaced
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.optimize.source import Source
@@ -42,18 +40,9 @@ from planner.workloads.assumptions import PlanNotes
 from planner.workloads.priced_hardware import gpu_counts
 from planner.workloads.rl.results import RlSource, splits
 from planner.workloads.serving.question import with_options, with_sequence_limit
-from planner.workloads.training.question import (
-    adapter_fields,
-    with_expert_adapters,
-)
-from planner.workloads.training.space import (
-    framework_defaults,
-    mesh_of,
-)
-from planner.workloads.workload import (
-    HardwareScenario,
-    WorkloadQuestion,
-)
+from planner.workloads.training.question import adapter_fields, with_expert_adapters
+from planner.workloads.training.space import framework_defaults, mesh_of
+from planner.workloads.workload import HardwareScenario, WorkloadQuestion
 
 _NODES = "nodes"
 """The value of ``train_gpus`` in a space that tries all multiples of a node."""
