@@ -1,7 +1,11 @@
-"""Write files atomically: completely or not at all."""
+"""Write files atomically, completely or not at all; lock open files until their process ends.
+
+Windows has no ``flock``: there the first byte is locked, and an open file cannot be removed.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -10,9 +14,16 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import BinaryIO, TextIO, TypeVar
 
-from planner.base.file_locks import FLOCK, lock_file
 from planner.base.signals import remove_on_exit
 from planner.errors import OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+FLOCK = fcntl is not None
+"""Whether a lock leaves the file readable, and it can be replaced while it is open."""
 
 STDOUT = Path("-")
 TEMPORARY = ".planner-*.tmp"
@@ -185,3 +196,22 @@ def _output_error(path: Path, error: OSError | ValueError) -> OutputError:
         f"{path}: cannot be written ({reason}). "
         "Make room or choose another path; a file that was there is unchanged."
     )
+
+
+def lock_file(number: int, *, waits: bool = False) -> None:
+    """Lock the open file with this descriptor.
+
+    Raises BlockingIOError if another process has locked it and ``waits`` is false; OSError if the
+    file system has no locks.
+    """
+    if fcntl is not None:
+        fcntl.flock(number, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        return
+    import msvcrt
+
+    try:
+        msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EDEADLK):
+            raise BlockingIOError(error.errno, error.strerror) from error
+        raise

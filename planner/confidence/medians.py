@@ -7,11 +7,7 @@ from functools import cache
 
 from planner.base.records import record
 from planner.base.training_aliases import TrainingObjective
-from planner.confidence.profile_rules import (
-    is_first_run,
-    read_table,
-    usual_first_run_slowdown,
-)
+from planner.confidence.profile_rules import is_first_run, read_table, usual_first_run_slowdown
 
 TABLE = "medians.csv"
 

@@ -11,14 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.arrays import (
-    BoolArray,
-    CodeArray,
-    IndexArray,
-    Values,
-    lowest_code,
-    rank_values,
-)
+from planner.base.arrays import BoolArray, CodeArray, IndexArray, Values, lowest_code, rank_values
 from planner.base.records import record
 from planner.configurations.configuration_tables import ConfigurationTable
 from planner.configurations.enumerate import Table, block_steps

@@ -24,14 +24,7 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import GpuSpec
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import POWER, PUE, PowerProfile
-from planner.specs.price import (
-    ASSUMED,
-    DIMENSIONS,
-    ESTIMATE,
-    PRICES,
-    Price,
-    ownership_of,
-)
+from planner.specs.price import ASSUMED, DIMENSIONS, ESTIMATE, PRICES, Price, ownership_of
 from planner.specs.spec_files import UNDATED, SourcedQuantity
 
 Place: TypeAlias = Mapping[str, SourcedQuantity]

@@ -119,13 +119,18 @@ class LeverEffect(JsonPart):
 
 @record(kw_only=True)
 class ComparedPlan(JsonPart):
-    """One of several compared plans: its name, its answers, and why it is impossible."""
+    """One of several compared plans: its name, its answers, and why it is impossible.
+
+    ``impossible`` is the rule or limit that it breaks, ``why`` a sentence on it.
+    """
 
     name: str
     workload: str
     impossible: str
     answers: Json = field(metadata={"key": "asked"})
     basis: str | None
+    subject: str = ""
+    why: str = ""
 
 
 @record(kw_only=True)

@@ -20,11 +20,7 @@ from planner.errors import InfeasibleError, SearchSpaceError
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import full_columns
 from planner.show.presenters.infeasible import infeasible_message
-from planner.workloads.make_plan import (
-    Plan,
-    result_of,
-    with_assumption_notes,
-)
+from planner.workloads.make_plan import Plan, result_of, with_assumption_notes
 from planner.workloads.workload import Evaluation
 
 if TYPE_CHECKING:

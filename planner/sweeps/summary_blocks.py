@@ -385,7 +385,8 @@ def full_blocks(sweep: Sweep, summary: Summary, front: Iterable[Row]) -> Iterato
     groups = summary.groups
     fronts = by_group(front, groups)
     for group in groups:
-        yield from _group_blocks(group, fronts.get((group.work, group.model), ()))
+        yield Title(text=group_title(group))
+        yield from group_blocks(group, fronts.get((group.work, group.model), ()))
     yield GAP
     if summary.feasible:
         yield make_lines(*price_difference_lines(plan, groups), most=ALL)
@@ -413,9 +414,11 @@ def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
     return [line, f"Not finished: {done}; run the command that started it to continue."]
 
 
-def _group_blocks(group: WorkloadGroup, front: Sequence[Row]) -> Iterator[Block]:
-    """Yield the summary of one workload: headline plans, money and details; or why no plan."""
-    yield Title(text=group_title(group))
+def group_blocks(group: WorkloadGroup, front: Sequence[Row], *, name: str = "") -> Iterator[Block]:
+    """Yield the best plans, money, matrix (called ``name``), ties, crossovers and front of a group.
+
+    Or why it has no plan.
+    """
     if not group.best:
         yield make_lines(f"No plan at all. {'; '.join(no_plan_lines(group))}", most=ALL)
         return
@@ -423,7 +426,18 @@ def _group_blocks(group: WorkloadGroup, front: Sequence[Row]) -> Iterator[Block]
     yield text_table(("", " "), rows, text_columns=(0, 1))
     yield make_lines(*proven_lines(group), most=_LINES)
     yield make_lines(*money_lines(group), most=ALL)
-    yield from group_detail_blocks(group, front)
+    yield from matrix_blocks(group, ALL, name)
+    lines = [*winner_lines(group)]
+    for measure in (COST, TIME):
+        lines += map(crossover_line, group.crossovers(measure))
+    lines += no_plan_lines(group)
+    lines += [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
+    if group.unpriced:
+        lines.append(f"No price, so no cost: {format_places(sorted(group.unpriced))}")
+    for line in lines:
+        yield make_lines(line, most=ALL)
+    if len(front) > 1:
+        yield from _front_blocks(group, front)
 
 
 def proven_lines(group: WorkloadGroup) -> Iterator[str]:
@@ -442,24 +456,6 @@ def proven_lines(group: WorkloadGroup) -> Iterator[str]:
         else:
             proven_text = " ".join(format_best_plan(proven).split())
             yield f"{missing}. {TITLES[measure].capitalize()} proven: {proven_text}"
-
-
-def group_detail_blocks(
-    group: WorkloadGroup, front: Sequence[Row], *, name: str = ""
-) -> Iterator[Block]:
-    """Yield the matrix (called ``name``), ties, crossovers and front of a group with plans."""
-    yield from matrix_blocks(group, ALL, name)
-    lines = [*winner_lines(group)]
-    for measure in (COST, TIME):
-        lines += map(crossover_line, group.crossovers(measure))
-    lines += no_plan_lines(group)
-    lines += [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
-    if group.unpriced:
-        lines.append(f"No price, so no cost: {format_places(sorted(group.unpriced))}")
-    for line in lines:
-        yield make_lines(line, most=ALL)
-    if len(front) > 1:
-        yield from _front_blocks(group, front)
 
 
 def format_best_plan(row: Row) -> str:

@@ -11,14 +11,7 @@ from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.optimize.result_columns import RUNS
 from planner.show.output_blocks import BEST, GAP, TOTAL, Block, Column, fit_table, make_lines
 from planner.show.presenters.format_results import format_in_common_unit, label, number_cells
-from planner.sweeps.columns import (
-    COST,
-    TIME,
-    VALUE,
-    column_of_measure,
-    measured,
-    measured_ends,
-)
+from planner.sweeps.columns import COST, TIME, VALUE, column_of_measure, measured, measured_ends
 from planner.sweeps.summary import Summary, WorkloadGroup
 from planner.sweeps.summary_blocks import (
     RULES,

@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import numpy as np
 
-from planner.base.atomic_write import remove_unfinished, write_atomically, write_bytes_atomically
+from planner.base.atomic_write import (
+    lock_file,
+    remove_unfinished,
+    write_atomically,
+    write_bytes_atomically,
+)
 from planner.base.csv_cells import Row, Value, cell_value, number_or_nan
-from planner.base.file_locks import lock_file
 from planner.base.read_files import (
     RESULT,
     TABLE,

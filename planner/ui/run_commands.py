@@ -260,9 +260,9 @@ def check_size(size: int, limits: Limits) -> None:
 
 
 def _answer(
-    command: Command[Any, Result], result: Result, command_input: CommandInput
-) -> tuple[Report, str]:
-    """Return the result of a command as its JSON file has it, and the text of that file.
+    command: Command[Any, Result], result: Result, command_input: CommandInput, **more: Any
+) -> CommandResult:
+    """Return the text, the page and the picture of the result of a command, and ``more`` fields.
 
     Raises the error of a result without a plan, or RequestRefused if the text is too large.
     """
@@ -272,7 +272,17 @@ def _answer(
     report = written_report(lambda files: command.write(files, result, arguments), Report)
     text = result_text(report)
     check_size(len(text), command_input.limits)  # before its page is built
-    return report, text
+    page = more.get("page") or _page_of(report, command_input)
+    if (apis := getattr(result, "apis", None)) is not None:
+        blocks = api_comparison_blocks(apis, is_full=True)
+        page = replace(page, sections=[*page.sections, *split_sections("API prices", blocks)])
+    draw = None if command.draw is None else partial(_draw, command, result)
+    return CommandResult(**{"object": text, "draw": draw, **more, "page": page})
+
+
+def _draw(command: Command[Any, Result], result: Result, picture: Picture) -> None:
+    if command.draw is not None:
+        command.draw(picture, result)
 
 
 def _page_of(report: Report, command_input: CommandInput) -> Page:
@@ -293,24 +303,12 @@ def _search(command_input: CommandInput, searched: Searched) -> CommandResult:
     plan, result, best = searched.plan, searched.result, searched.result.recommended
     if result.interrupted and result.fastest is None:
         raise late_error(command_input.limits)
-    report, text = _answer(SEARCH, searched, command_input)
-    page = _page_of(report, command_input)
-    if searched.apis is not None:
-        blocks = api_comparison_blocks(searched.apis, is_full=True)
-        page = replace(page, sections=[*page.sections, *split_sections("API prices", blocks)])
-    if result.interrupted:
-        page = _prepend_to_headline(page, interrupted_message(plan, result))
-    return CommandResult(
-        object=text,
-        page=page,
-        draw=lambda picture: _draw(SEARCH, picture, searched),
-        **(_plan_fields(plan, best.row) if best is not None else {}),
-    )
-
-
-def _draw(command: Command[Any, Result], picture: Picture, result: Result) -> None:
-    if command.draw is not None:
-        command.draw(picture, result)
+    fields = _plan_fields(plan, best.row) if best is not None else {}
+    answer = _answer(SEARCH, searched, command_input, **fields)
+    if not result.interrupted:
+        return answer
+    page = _prepend_to_headline(answer.page, interrupted_message(plan, result))
+    return replace(answer, page=page)
 
 
 def _prepend_to_headline(page: Page, line: str) -> Page:
@@ -331,23 +329,9 @@ def _estimate(command_input: CommandInput, estimated: Estimated) -> CommandResul
             assumption_texts=_assumption_texts(estimated),
             **_plan_fields(plan, launch.row),
         )
-    result = _estimate_result(command_input, estimated)
-    page = result.page
-    if estimated.apis is not None:
-        blocks = api_comparison_blocks(estimated.apis, is_full=True)
-        page = replace(page, sections=[*page.sections, *split_sections("API prices", blocks)])
-    return replace(result, page=page, assumption_texts=_assumption_texts(estimated))
-
-
-def _estimate_result(command_input: CommandInput, estimated: Estimated) -> CommandResult:
-    """Return the prediction of a configuration as a page, a JSON object and pictures."""
-    report, text = _answer(ESTIMATE, estimated, command_input)
-    return CommandResult(
-        object=text,
-        page=_page_of(report, command_input),
-        draw=lambda picture: _draw(ESTIMATE, picture, estimated),
-        **_plan_fields(estimated.plan, estimated.evaluation.candidates.row),
-    )
+    fields = _plan_fields(estimated.plan, estimated.evaluation.candidates.row)
+    texts = _assumption_texts(estimated)
+    return _answer(ESTIMATE, estimated, command_input, assumption_texts=texts, **fields)
 
 
 def _assumption_texts(estimated: Estimated) -> dict[str, str]:
@@ -363,11 +347,9 @@ def _assumption_texts(estimated: Estimated) -> dict[str, str]:
 
 def _size(command_input: CommandInput, sized: Sized) -> CommandResult:
     """Return the page of a size: of one run or service, of several services, or of pools."""
-    report, text = _answer(SIZE, sized, command_input)
-    page = _page_of(report, command_input)
+    result = _answer(SIZE, sized, command_input)
     if not isinstance(sized, Sizes) or sized.best is None:
-        return CommandResult(object=text, page=page)
-    result = CommandResult(object=text, page=page, draw=lambda picture: _draw(SIZE, picture, sized))
+        return replace(result, draw=None)
     fleet = sized.best.cheapest or sized.best.fewest
     if fleet is None:
         return result
@@ -405,7 +387,7 @@ def _sweep(command_input: CommandInput, swept: Swept) -> CommandResult:
         page=page,
         pinned=pinned,
         line=_estimate_command_of(pinned) if pinned is not None else "",
-        draw=lambda picture: _draw(SWEEP, picture, swept),
+        draw=partial(_draw, SWEEP, swept),
     )
 
 
@@ -417,41 +399,36 @@ def _estimate_command_of(pinned: SavedPlan) -> str:
 
 def _compare(command_input: CommandInput, compared: Any) -> CommandResult:
     """Return the comparison of the plans or specs that a question names."""
-    report, text = _answer(COMPARE, compared, command_input)
-    page = _page_of(report, command_input)
+    answer = _answer(COMPARE, compared, command_input)
     title = f"Which is better: {' or '.join(thing.text for thing in compared.things)}?"
-    return CommandResult(object=text, page=replace(page, title=title))
+    return replace(answer, page=replace(answer.page, title=title))
 
 
 def _explain(command_input: CommandInput, explained: Explained) -> CommandResult:
     """Return the bottlenecks of a plan, and its differences from another plan if named."""
-    explanation = explained.explanation
-    report, text = _answer(EXPLAIN, explained, command_input)
-    estimated = Estimated(plan=explanation.plan, evaluation=explanation.evaluation)
-    return replace(
-        _estimate_result(command_input, estimated),
-        object=text,
-        page=_page_of(report, command_input),
+    plan, evaluation = explained.explanation.plan, explained.explanation.evaluation
+    estimated = Estimated(plan=plan, evaluation=evaluation)
+    return _answer(
+        EXPLAIN, explained, command_input, draw=partial(_draw, ESTIMATE, estimated),
         assumption_texts=explained.inputs.defaults,
-    )
+        **_plan_fields(plan, evaluation.candidates.row),
+    )  # fmt: skip
 
 
 def _largest(
     command: Command[Any, Largest | Methods], command_input: CommandInput, answer: Largest | Methods
 ) -> CommandResult:
     """Return the largest batch or length that fits; for several methods, the largest of each."""
-    report, text = _answer(command, answer, command_input)
     if isinstance(answer, Methods):
-        return CommandResult(object=text, page=_methods_page(methods_blocks(answer)))
-    if command is MAX_BATCH:  # v1 of the interface has the one largest batch
-        manifest = plan_manifest(answer.plan, command_input.question.arguments)
-        text = document_text(manifest, largest=answer.fits[0].to_dict())
-    return CommandResult(
-        object=text,
-        page=_page_of(report, command_input),
-        assumption_texts=answer.defaults,
-        **_plan_fields(answer.plan, answer.evaluation.candidates.row),
-    )
+        page = _methods_page(methods_blocks(answer))
+        return _answer(command, answer, command_input, page=page)
+    fields = _plan_fields(answer.plan, answer.evaluation.candidates.row)
+    result = _answer(command, answer, command_input, assumption_texts=answer.defaults, **fields)
+    if command is not MAX_BATCH:
+        return result
+    manifest = plan_manifest(answer.plan, command_input.question.arguments)
+    largest = answer.fits[0].to_dict()  # v1 of the interface has the one largest batch
+    return replace(result, object=document_text(manifest, largest=largest))
 
 
 def _launch(command_input: CommandInput, launched: Launched) -> CommandResult:

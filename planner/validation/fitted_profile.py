@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    MutableMapping,
-    Sequence,
-)
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from rows import each
 
-from planner.documents.notebooks import cells_of, program_and_shell
+from planner.documents.code_blocks import cells_of, program_and_shell
 from planner.documents.python_calls import Call, UnknownValue, parse_calls, parse_functions
 from planner.errors import LaunchError
 

@@ -150,7 +150,9 @@ def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results, page_made):
         assert " ".join(cell.text for cell in row) in " ".join(shown.split())
     scenarios = _table(page, "scenarios_train")
     assert len(scenarios.rows) == 4
-    assert page.answer[0].startswith("Recommended and cheapest")
+    assert page.answer[0].startswith("Recommended: 8 x h100-sxm-80gb, ")
+    best = next(s for s in page.sections if s.title.startswith("What is best for")).blocks[0]
+    assert [row[0].text for row in best.rows][:2] == ["recommended", "cheapest"]
 
 
 def test_a_size_tells_its_margins_and_what_is_not_possible(page_made):

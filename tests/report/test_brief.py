@@ -21,7 +21,8 @@ from planner.optimize.result_columns import intervals
 from planner.show.presenters.alternatives import without_plan_lines
 from planner.show.presenters.format_results import format_result, label
 from planner.show.presenters.infeasible import question_lines
-from planner.show.presenters.search import recommended_pairs, search_report
+from planner.show.presenters.recommendation import answer_pairs
+from planner.show.presenters.search import search_report
 
 QUESTIONS = {
     "train": ("--model", "llama-65b", "--gpus", "512"),
@@ -137,7 +138,7 @@ def test_no_memory_is_told_beyond_the_capacity() -> None:
     peak, (_, high) = row["peak_memory_gib"], intervals(row, sure)["peak_memory_gib"]
     assert high > capacity
     surely = format_probability(row["fit_probability"])
-    assert recommended_pairs(found.plan, row, sure)["peak memory"] == (
+    assert answer_pairs(search_report(found.plan, found))["memory"] == (
         f"{peak:.1f} of {capacity:.1f} GiB, fits, {surely} likely"
     )
 
@@ -148,8 +149,7 @@ def test_what_plans_are_chosen_by_is_told(goal: str) -> None:
     found = planner.search(
         model="llama-7b", gpu="h100", num_gpus=8, space="small", objectives=(goal,)
     )
-    row = found.recommended.row
-    pairs = recommended_pairs(found.plan, row, None)
+    pairs = answer_pairs(search_report(found.plan, found))
     assert goal.replace("_", " ").removeprefix("gpu ") in " ".join(pairs)
     assert ("energy" in pairs) == (goal == "energy")
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
+from typing import Any
 
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
@@ -377,7 +378,7 @@ class ComparedPlans:
                 wins.setdefault(result.best, []).append(result.name)
         return wins
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the comparison as a dictionary for JSON; times in s, memory in GiB."""
         return {
             "plans": [

@@ -17,11 +17,7 @@ import numpy as np
 from planner.base.csv_cells import number_or_nan
 from planner.base.enums import Contract
 from planner.base.units import HOUR
-from planner.decide.sizing.autoscaling import (
-    LoadProfile,
-    Startup,
-    rolling_maximum,
-)  # fmt: skip
+from planner.decide.sizing.autoscaling import LoadProfile, Startup, rolling_maximum
 from planner.decide.sizing.daily_schedule import (
     DailySchedule,
     DayPeriod,

@@ -31,12 +31,7 @@ from planner.decide.sizing.fleet import FeasiblePlan
 from planner.decide.sizing.purchase import UNCHANGED, PriceChange
 from planner.decide.sizing.services import Job, JobPlan, Service, job_plans
 from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Budget, Size
-from planner.decide.sizing.size_all import (
-    Progress,
-    current_gpus,
-    size_all,
-    with_default_confidence,
-)
+from planner.decide.sizing.size_all import Progress, current_gpus, size_all, with_default_confidence
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.question.names import STOCK
 from planner.question.parse_values import split_items

@@ -24,9 +24,9 @@ from planner.estimators.inference.queueing_delay import (
     Line,
     OfferedLoad,
     QueueState,
+    StepDemand,
     num_sharing_replicas,
 )
-from planner.estimators.inference.rate_drift import drift_effects
 from planner.estimators.inference.serving_memory import ServingMemory
 from planner.formulas.queueing import (
     finite_run_time_per_token_ratio,
@@ -35,8 +35,8 @@ from planner.formulas.queueing import (
     solve_concurrency,
     solve_rate,
 )
-from planner.formulas.trace_queueing import weighted_quantile
-from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, TracePaths
+from planner.formulas.trace_queueing import simulate_fluid_queue, weighted_quantile
+from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, TracePaths, classes_of
 from planner.specs.validated import replace_unvalidated
 
 
@@ -459,3 +459,77 @@ def served_at_concurrency(
         request_rate=rate,
         queue=state.queue,
     )
+
+
+@record(kw_only=True)
+class DriftEffects:
+    """Effects on requests of replicas that fill and empty along the windows of a trace.
+
+    ``decoding``: sequences in `CLASSES` of the requests; ``waits`` for a place [s] in each window,
+    which has a share of the requests of ``weights``; ``longer``: prompts over answers, each over
+    its mean, of the requests that wait.
+    """
+
+    decoding: FloatArray
+    waits: FloatArray
+    weights: FloatArray
+    longer: FloatArray
+
+
+def drift_effects(
+    paths: TracePaths,
+    replicas: FloatArray,
+    rate: FloatArray,
+    costs: Phases,
+    work: StepDemand,
+    *,
+    prompt: FloatArray,
+    fullest: Numeric,
+) -> DriftEffects:
+    """The windows of the replicas that share the requests, of the nearest number of them."""
+    mixes = np.all(np.isfinite(fullest))
+    single, added = (costs.prefill, work.prompt) if mixes else (costs.single, costs.another)
+    merged: DriftEffects | None = None
+    for is_nearest, turns in paths.nearest(replicas):
+        shape = (*turns.windows.shape, *[1] * np.ndim(rate))
+        requests, prompts, answers = turns.windows.reshape(shape)
+        running, waits = (
+            array.reshape(-1, *array.shape[2:])
+            for array in simulate_fluid_queue(
+                requests=requests,
+                prompts=prompts,
+                answers=answers,
+                seconds=paths.requests / replicas / len(prompts) / rate,
+                rate=rate,
+                fixed=costs.fixed,
+                slope=costs.slope,
+                steps=work.steps,
+                places=work.places,
+                prompt=prompt,
+                lone=single,
+                added=added,
+                fullest=fullest,
+            )
+        )
+        weights = requests.reshape(-1, *requests.shape[2:])
+        late = (waits > 0) * weights
+        ratio = (prompts / np.maximum(answers, 1e-9)).reshape(weights.shape)
+        # Windows that do not share out evenly are left out.
+        padding = [(0, paths.windows.shape[1] - len(waits)), *[(0, 0)] * (waits.ndim - 1)]
+        effects = DriftEffects(
+            decoding=classes_of(running, weights.ravel()),
+            waits=np.pad(waits, padding),
+            weights=np.pad(np.broadcast_to(weights / weights.sum(), waits.shape), padding),
+            longer=(ratio * late).sum(axis=0) / np.maximum(late.sum(axis=0), 1e-9),
+        )
+        if merged is not None:
+            earlier = vars(merged)
+            effects = DriftEffects(
+                **{
+                    name: np.where(is_nearest, value, earlier[name])
+                    for name, value in vars(effects).items()
+                }
+            )
+        merged = effects
+    assert merged is not None
+    return merged

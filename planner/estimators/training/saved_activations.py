@@ -17,13 +17,7 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
-from planner.base.software_enums import (
-    LAYER_INPUT,
-    MLPWI,
-    MLPWO,
-    AttentionKernel,
-    KeptTensors,
-)
+from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, AttentionKernel, KeptTensors
 from planner.estimators.adapters import adapted_matrices, expert_matrices
 from planner.estimators.training.bytes_per_element import is_narrow, widen
 from planner.estimators.training.compilation import keeps_eager_copies, saved_activation_factor

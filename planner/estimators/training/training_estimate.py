@@ -9,15 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from planner.base.arrays import (
-    BoolArray,
-    CodeArray,
-    FloatArray,
-    Numeric,
-    add,
-    largest,
-    lowest_code,
-)
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest, lowest_code
 from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.base.records import record
 from planner.configurations.configuration_tables import (

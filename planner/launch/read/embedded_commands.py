@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import read_files
-from planner.documents.code_blocks import blocks_of, without_prompts
-from planner.documents.notebooks import cells_of, program_and_shell
+from planner.documents.code_blocks import blocks_of, cells_of, program_and_shell, without_prompts
 from planner.documents.python_calls import Call, parse_calls
 from planner.documents.shell.edits import LARGEST
 from planner.errors import LaunchError

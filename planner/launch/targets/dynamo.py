@@ -11,12 +11,7 @@ from typing import Any
 from planner.base.records import record
 from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError
-from planner.launch.option_table import (
-    OptionTexts,
-    Quantities,
-    option_aliases,
-    tool_row,
-)
+from planner.launch.option_table import OptionTexts, Quantities, option_aliases, tool_row
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader
 from planner.launch.target import (
     CommandWords,

@@ -23,11 +23,7 @@ from planner.launch.read.parsed_launch import (
     flag,
     with_unknown_options,
 )
-from planner.launch.targets.training_reader import (
-    RowsHook,
-    keep_name,
-    make_reader_target,
-)
+from planner.launch.targets.training_reader import RowsHook, keep_name, make_reader_target
 
 _ADAPTER_PREFIX = re.compile(r"^q?(lora|dora)_")
 _ATTENTION = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "output_proj": "o_proj"}

@@ -11,12 +11,7 @@ from typing import Any, TypeAlias
 from planner.base.training_aliases import TrainingObjective
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import PlannerError
-from planner.launch.option_table import (
-    MutableQuantities,
-    OptionTable,
-    matches_option,
-    tool_row,
-)
+from planner.launch.option_table import MutableQuantities, OptionTable, matches_option, tool_row
 from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
     LaunchSettings,

@@ -25,10 +25,7 @@ from planner.launch.read.parsed_launch import (
     SettingsBuilder,
     with_unknown_options,
 )
-from planner.launch.targets.training_reader import (
-    RowsHook,
-    make_reader_target,
-)
+from planner.launch.targets.training_reader import RowsHook, make_reader_target
 from planner.specs.catalogue import load_model
 
 _ROWS = shipped_rows("models/xtuner.csv")

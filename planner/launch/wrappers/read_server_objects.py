@@ -20,9 +20,7 @@ from planner.documents.shell.syntax import Word
 from planner.documents.yaml_positions import YamlValue, documents
 from planner.launch.option_table import option_aliases
 from planner.launch.read.parsed_launch import LENGTHS, JobResources
-from planner.launch.wrappers.read_containers import (
-    MODULE as MODULE,
-)
+from planner.launch.wrappers.read_containers import MODULE as MODULE
 from planner.launch.wrappers.read_containers import (
     Container,
     accelerators_at,

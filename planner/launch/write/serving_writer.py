@@ -9,10 +9,7 @@ from typing import Any
 from planner.base.enums import AdapterTargets
 from planner.base.records import record
 from planner.base.training_aliases import served_targets
-from planner.configurations.configuration_tables import (
-    OF_PREFILL,
-    PREFILL,
-)
+from planner.configurations.configuration_tables import OF_PREFILL, PREFILL
 from planner.launch.option_table import (
     OptionTable,
     OptionTexts,

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from planner.base import formatting
 from planner.base.records import record
 from planner.base.units import HOUR
-from planner.decide.explain.plan_comparison import ComparedPlans
+from planner.decide.explain.plan_comparison import ComparedPlans, PredictedPlan
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.launch import MANIFEST
 from planner.layers.model import count_parameters
@@ -32,14 +32,7 @@ from planner.show.presenters.format_results import format_result, label, short_p
 from planner.show.presenters.infeasible import infeasible_reason, where
 from planner.show.presenters.plan_report import recommended_of
 from planner.show.presenters.spec_numbers import scalar_fields, spec_table
-from planner.show.reports import (
-    ComparedPlan,
-    ComparedResult,
-    Json,
-    PlansReport,
-    SpecsReport,
-    made_report,
-)
+from planner.show.reports import ComparedResult, Json, PlansReport, SpecsReport, made_report
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.build_request import OptionNamer, make_request
@@ -54,16 +47,7 @@ _MEMORY, _HEADROOM = "peak_memory_gib", "memory_headroom_gib"
 
 def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
     """Yield the compared plans, how they differ, their results, and the best per column."""
-    for letter, seen in zip(LETTERS, comparison.predicted, strict=False):
-        plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
-        question = seen.plan.problem.inputs.model.name, where(seen.plan)
-        text = f"{letter}  {seen.name}: {' on '.join(question)}, {plan}"
-        yield make_lines(text, indent="   ")
-        if seen.reason:
-            yield make_lines(f"   impossible: {infeasible_reason(seen)}", indent="   ")
-    for name, reason in comparison.missing.items():
-        yield make_lines(f"-  {name}: no plan: {reason}", indent="   ")
-    yield from differences_blocks(plans_report(comparison), is_full=is_full)
+    yield from plans_blocks(plans_report(comparison), is_full=is_full)
 
 
 def plans_report(comparison: ComparedPlans, manifest: Json | None = None) -> PlansReport:
@@ -71,24 +55,22 @@ def plans_report(comparison: ComparedPlans, manifest: Json | None = None) -> Pla
     return made_report({"manifest": manifest or {}, **comparison_dict(comparison)}, PlansReport)
 
 
-def plans_blocks(report: PlansReport) -> Iterator[Block]:
-    """Yield the blocks of a comparison of plans that a file holds."""
+def plans_blocks(report: PlansReport, *, is_full: bool = False) -> Iterator[Block]:
+    """Yield the compared plans of a result, how they differ, and the best per column."""
     for letter, plan in zip(LETTERS, report.plans, strict=False):
-        yield make_lines(f"{letter}  {plan.name}: {plan_subject(plan)}", indent="   ")
+        yield make_lines(f"{letter}  {plan.name}: {plan.subject}", indent="   ")
         if plan.impossible:
-            yield make_lines(f"   impossible: {plan.impossible}", indent="   ")
+            yield make_lines(f"   impossible: {plan.why or plan.impossible}", indent="   ")
     for name, reason in report.without_plan.items():
         yield make_lines(f"-  {name}: no plan: {reason}", indent="   ")
-    yield from differences_blocks(report)
+    yield from differences_blocks(report, is_full=is_full)
 
 
-def plan_subject(plan: ComparedPlan) -> str:
-    """Return the model, the GPUs and the software of a compared plan."""
-    answers = plan.answers
-    count, gpu = answers.get("num_gpus"), str(answers.get("gpu"))
-    where = f"{formatting.format_count(count)} x {gpu}" if count else gpu
-    software = answers.get("framework") or answers.get("engine") or ""
-    return ", ".join(filter(None, [str(answers.get("model") or ""), where, str(software)]))
+def _subject(seen: PredictedPlan) -> dict[str, str]:
+    """Return the model, the GPUs and the layout of a compared plan, and why it is impossible."""
+    layout = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
+    subject = f"{seen.plan.problem.inputs.model.name} on {where(seen.plan)}, {layout}"
+    return {"subject": subject, "why": infeasible_reason(seen) if seen.reason else ""}
 
 
 def differences_blocks(report: PlansReport, *, is_full: bool = False) -> Iterator[Block]:
@@ -249,8 +231,11 @@ def _format_part(values: Sequence[float], scale: float) -> list[str]:
 
 
 def comparison_dict(comparison: ComparedPlans) -> dict[str, object]:
-    """The comparison as a JSON object, with its sentences."""
-    return {**ComparedPlans.to_dict(comparison), "sentences": verdicts(comparison)}
+    """The comparison as a JSON object, with its sentences and the subjects of its plans."""
+    table = ComparedPlans.to_dict(comparison)
+    pairs = zip(table["plans"], comparison.predicted, strict=True)
+    plans = [{**plan, **_subject(seen)} for plan, seen in pairs]
+    return {**table, "plans": plans, "sentences": verdicts(comparison)}
 
 
 _WORDS = ("notes", "aliases", "sources", "name", "source", "description")

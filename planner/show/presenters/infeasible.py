@@ -232,7 +232,7 @@ def infeasible_message(
         sentence = _sentence(plan, result, misses.get(name), name, evaluation)
         number_first = (
             ""
-            if _is_single_configuration(result)
+            if result.configurations_evaluated == 1
             else f"{formatting.format_count(number):>{width}}  "
         )
         lines.append(wrap_sentence(sentence, "  " + number_first))
@@ -275,7 +275,7 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
     if miss.rejection == OUT_OF_HOST_MEMORY.name:
         if host_memory:
             peak = formatting.format_gib(number_of_row(miss.row, "peak_memory_gib") * GIB)
-            of_usable = formatting.format_gib(_usable(miss))
+            of_usable = formatting.format_gib(miss.source.usable_memory(miss.row))
             needs = f"the fullest GPU needs {peak.removesuffix(' GiB')} of {of_usable}"
             return f"host memory {host_memory}; {needs}"
         return f"{describe(plan.problem, miss.rejection)}: {value} against {bound}"
@@ -284,7 +284,7 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
     if room := _room(plan, miss):
         needs = f"weights and the cache of all requests need {value}"
         return f"{needs}, the engine may use {bound} ({room})"
-    usable, probability = _usable(miss), fit_probability(miss.row)
+    usable, probability = miss.source.usable_memory(miss.row), fit_probability(miss.row)
     texts = []
     if math.isfinite(probability):
         texts.append(f"{formatting.format_probability(probability)} likely to fit")
@@ -326,14 +326,10 @@ def infeasible_reason(seen: PredictedPlan) -> str:
     return texts[0] if texts else seen.reason
 
 
-def _is_single_configuration(result: SearchResult) -> bool:
-    return result.configurations_evaluated == 1
-
-
 def headline(plan: Plan, result: SearchResult) -> str:
     """Return the first line of `infeasible_message`: how many candidates, model and GPUs."""
     model_and_gpus = f"{plan.problem.inputs.model.name} on {where(plan)}"
-    if not _is_single_configuration(result):
+    if result.configurations_evaluated != 1:
         noun, number = (
             plan.workload.wording.noun,
             formatting.format_count(result.configurations_evaluated),
@@ -365,7 +361,7 @@ def _sentence(
     is_memory = name in plan.problem.sources[0].rejections
     room_text = _room(plan, miss) if is_memory else ""
     if is_memory and (start := start_problem(miss)):
-        if _is_single_configuration(result):
+        if result.configurations_evaluated == 1:
             return start
         return f"{start} (nearest: {wording.format_short(miss.row)})"
     # If requests exceed the KV cache, the probability to fit does not apply.
@@ -373,17 +369,20 @@ def _sentence(
     if is_host and (host_memory := format_host_memory(miss.row, miss.source.inputs.machine)):
         nearest_text = (
             ""
-            if _is_single_configuration(result)
+            if result.configurations_evaluated == 1
             else f" (nearest: {wording.format_short(miss.row)})"
         )
-        peak, usable = float(str(miss.row["peak_memory_gib"])) * GIB, _usable(miss)
+        peak, usable = (
+            float(str(miss.row["peak_memory_gib"])) * GIB,
+            miss.source.usable_memory(miss.row),
+        )
         gpu_text = f"of a GPU {formatting.format_gib(peak)} against {formatting.format_gib(usable)}"
         return f"{text}: {host_memory}; {gpu_text}{nearest_text}"
     likelihood = format_fit(miss.row) if is_memory and not (room_text or is_host) else ""
-    if _is_single_configuration(result):
+    if result.configurations_evaluated == 1:
         against = f"{value} against {bound}"
         if likelihood:
-            usable = _usable(miss)
+            usable = miss.source.usable_memory(miss.row)
             lowered_bound = f" ({bound} at this confidence)" if miss.bound < usable else ""
             text = "out of memory"
             against = (
@@ -398,11 +397,6 @@ def _sentence(
         filter(None, (value, likelihood, room_text, wording.format_short(miss.row)))
     )
     return f"{requirement} (nearest: {nearest})"
-
-
-def _usable(miss: NearestMiss) -> float:
-    """Usable memory of a GPU in bytes."""
-    return miss.source.usable_memory(miss.row)
 
 
 def _room(plan: Plan, miss: NearestMiss) -> str:

@@ -212,7 +212,8 @@ def charged_in_full_line(rows: Mapping[str, Row]) -> str:
     contracts = [
         contract
         for contract, row in rows.items()
-        if number_of(row, "signed_gpu_hours") > 0 and math.isnan(_charged_utilization(row))
+        if number_of(row, "signed_gpu_hours") > 0
+        and math.isnan(number_of(row, "charged_utilization"))
     ]
     if not contracts:
         return ""
@@ -229,7 +230,7 @@ def _format_charge(row: Row, signed: float, used: float) -> str:
     )
     full_cost, utilization = (
         format_result("cost_usd", signed * price * in_use),
-        _charged_utilization(row),
+        number_of(row, "charged_utilization"),
     )
     if math.isnan(utilization):
         part = format_result("cost_usd", used * price)
@@ -241,14 +242,10 @@ def _format_charge(row: Row, signed: float, used: float) -> str:
 
 
 def _format_service(row: Row) -> str:
-    utilization = _charged_utilization(row)
+    utilization = number_of(row, "charged_utilization")
     if math.isnan(utilization):
         return f", assumed to be used the whole time (change with {_UTILIZATION})"
     return f"; {share(utilization)} of its hours have work and pay for all"
-
-
-def _charged_utilization(row: Row) -> float:
-    return number_of(row, "charged_utilization")
 
 
 def _format_term(days: float) -> str:

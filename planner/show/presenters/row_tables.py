@@ -475,7 +475,10 @@ def join_columns(columns: Sequence[tuple[Any, str]], cell: CellFormat, separator
     same: list[str] = []
     for values, prefix in columns:
         if _is_constant(values):
-            same.append(prefix + cell(values[:1].tolist()[0] if _is_array(values) else values[0]))
+            same.append(
+                prefix
+                + cell(values[:1].tolist()[0] if isinstance(values, np.ndarray) else values[0])
+            )
             continue
         pieces += _repeated(same, separator, len(values))
         same = []
@@ -488,13 +491,9 @@ def _repeated(texts: Sequence[str], separator: str, number: int) -> list[list[st
     return [[separator.join(texts)] * number] if texts else []
 
 
-def _is_array(values: object) -> bool:
-    return isinstance(values, np.ndarray)
-
-
 def _is_constant(values: Any) -> bool:
     """Whether every row of a column has the same text; False for an empty column."""
-    if _is_array(values):
+    if isinstance(values, np.ndarray):
         bits = _bits(values)
         return len(bits) > 0 and bool((bits == bits[:1]).all())
     if not values or values.count(values[0]) < len(values):

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 
 from planner.base import formatting
 from planner.base.csv_cells import Row
-from planner.base.units import GIB
-from planner.confidence.intervals import Confidence
 from planner.decide.fitting import options_that_raise_fit_probability
 from planner.decide.suggestions.changes import faster_options
 from planner.optimize.collector import full_rows, value_or_none
 from planner.optimize.recommendation import RECOMMENDATION_RULE
 from planner.optimize.result import Comparison, SearchResult
-from planner.optimize.result_columns import fit_probability, intervals
+from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_about, terms_of
@@ -67,7 +65,6 @@ from planner.show.presenters.pareto_front import (
     front_blocks,
     front_size,
     marked_rows,
-    percentile_limit_columns,
     plan_objective_column,
 )
 from planner.show.presenters.prices import charged_in_full_line, plan_prices_lines
@@ -86,10 +83,6 @@ from planner.show.presenters.recommendation import (
     regret_line,
 )
 from planner.show.presenters.row_tables import RowFiles, result_blocks
-from planner.show.presenters.uncertainty import (
-    report_columns,
-    result_pairs,
-)
 from planner.show.presenters.workload_details import details_of
 from planner.show.reports import LeverEffect, SearchReport, written_report
 from planner.workloads.make_plan import Plan
@@ -98,7 +91,6 @@ from planner.workloads.saved_plan import SavedPlan, all_answers, non_default_par
 if TYPE_CHECKING:
     from planner.decide.suggestions.changes import CostLever
 
-_MAX_ASSUMED = 4
 _LINES, _ALL_LINES = 7, 1000
 _MIN_DIFFERENCE = 1e-3
 _NO_PLAN = "no plan: "
@@ -330,29 +322,6 @@ def assumed_line(plan: Plan) -> str:
         if name not in shown_elsewhere
     ]
     return f"Assumed: {'; '.join(texts)}" if texts else ""
-
-
-def recommended_pairs(plan: Plan, row: Row, confidence: Confidence | None) -> dict[str, str]:
-    """Return the results and costs of a plan with their intervals, as text by name."""
-    goals = [
-        plan_objective_column(plan, objective.name, row) for objective in plan.problem.objectives
-    ]
-    source = plan.source_of(row)
-    machine = source.inputs.machine
-    columns = report_columns(
-        plan.workload.wording,
-        goals,
-        percentile_limit_columns(plan, row),
-        row,
-        source.question_columns,
-    )
-    column_intervals = intervals(row, confidence)
-    capacity = source.usable_memory(row) / GIB
-    pairs = {} if plan.counts else {"GPUs": formatting.format_count(number_of(row, "num_gpus"))}
-    pairs |= result_pairs(columns, row, column_intervals, capacity)
-    host_memory = format_host_memory(row, machine)
-    host_pairs = {"host memory": host_memory, "paged": format_paged_states(row)}
-    return pairs | {name: text for name, text in host_pairs.items() if text}
 
 
 def starting_plan_line(plan: Plan, row: Row, starting_row: Row, rejected: str) -> str:

@@ -210,7 +210,7 @@ def question_lines(sizes: Sizes) -> list[str]:
     """Return lines with the work, the limits and the confidence for which GPUs are sized."""
     request, best = sizes.request, sizes.best
     model = (
-        str(request.model) if best is None or best.fewest is None else _fewest_row(best)["model"]
+        str(request.model) if best is None or best.fewest is None else _fewest(best).row["model"]
     )
     work_text = (
         ""
@@ -280,7 +280,7 @@ def best_lines(sizes: Sizes) -> list[str]:
         )
     undoubted = min(
         (size for size in sizes.feasible if not _cheapest(size).row.get("price_doubts")),
-        key=lambda size: _replace_unknown(size.ranked_plan.value),
+        key=lambda size: math.inf if math.isnan(size.ranked_plan.value) else size.ranked_plan.value,
         default=None,
     )
     has_doubts = bool(_cheapest(best).row.get("price_doubts"))
@@ -309,10 +309,6 @@ def best_lines(sizes: Sizes) -> list[str]:
     return lines
 
 
-def _replace_unknown(value: float) -> float:
-    return math.inf if math.isnan(value) else value
-
-
 def _spare_line(fleet: FeasiblePlan | None) -> str:
     """Return GPUs and hourly cost with one spare per worker; "" if unknown."""
     spare = fleet and fleet.with_spare
@@ -325,7 +321,7 @@ def _spare_line(fleet: FeasiblePlan | None) -> str:
 
 def _proven_line(best: Size, proven: Size | None, confidence: float) -> str:
     """Return a sentence on a cheapest plan without published runs, and the best with runs."""
-    row = _fewest_row(best)
+    row = _fewest(best).row
     software = row[workload_of_row(row).profile_kind]
     missing = f"Not proven: no published run of {software} on {best.gpu} is known"
     if proven is None:
@@ -385,7 +381,7 @@ def _precision_lines(sizes: Sizes) -> list[str]:
 
 def _assumed_lines(sizes: Sizes) -> list[str]:
     """Return a line with the spec numbers of the recommended GPUs that have no source."""
-    assumed_by_gpu = {size.gpu: _fewest_row(size).get("assumed") for size in _recommended(sizes)}
+    assumed_by_gpu = {size.gpu: _fewest(size).row.get("assumed") for size in _recommended(sizes)}
     texts_by_gpu = {gpu: text for gpu, text in assumed_by_gpu.items() if text}
     if not texts_by_gpu:
         return []
@@ -588,10 +584,6 @@ def _limits(sizes: Sizes) -> list[str]:
 
 def _gpu_and_contract(size: Size) -> str:
     return f"{size.gpu} {size.contract}".strip()
-
-
-def _fewest_row(size: Size) -> Row:
-    return _fewest(size).row
 
 
 def _fewest(size: Size) -> FeasiblePlan:

@@ -55,7 +55,6 @@ EVIDENCE = {
     "assumed": ("kernel rates assumed", "its kernel efficiencies are assumed"),
 }
 """A short and a long text of each basis (`planner.confidence.intervals.basis_of`)."""
-_PROMPT_COST = "cost_per_million_input_tokens_usd"
 FOR_ASSUMED = "The intervals are for the values assumed."
 """The note below assumptions."""
 

@@ -39,7 +39,6 @@ from planner.show.output_blocks import (
 from planner.show.presenters.comparison import (
     LETTERS,
     format_compared,
-    plan_subject,
     results_table,
     settings_table,
     spec_numbers_blocks,
@@ -163,7 +162,7 @@ def plans_page(report: PlansReport) -> Page:
     page = Page(
         title=f"Which of these {formatting.format_count(len(names))} plans is better?",
         question=[
-            *(f"{n}: {plan_subject(plan)}" for n, plan in zip(names, plans, strict=True)),
+            *(f"{n}: {plan.subject}".rstrip(": ") for n, plan in zip(names, plans, strict=True)),
             *report.version_notes,
         ],
         # The headline has the results in which the best plan is best.

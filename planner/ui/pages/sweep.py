@@ -13,7 +13,6 @@ from typing import Any
 
 from planner.base import formatting
 from planner.base.csv_cells import Row as SweepRow
-from planner.base.csv_cells import Value
 from planner.decide.sizing.fleet import COSTS
 from planner.decide.sizing.purchase import PurchaseOption, options_of_row
 from planner.question.names import GPU
@@ -22,6 +21,7 @@ from planner.show.output_blocks import (  # fmt: skip
     BEST,
     Block,
     Figure,
+    Lines,
     Page,
     RankingChart,
     Section,
@@ -41,7 +41,6 @@ from planner.show.presenters.row_tables import (
     make_table,
     shown_columns,
 )
-from planner.show.presenters.uncertainty import format_fit
 from planner.show.reports import ResultRow, version_notes
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, column_of_measure, measured, measured_ends
@@ -52,17 +51,15 @@ from planner.sweeps.summary_blocks import (
     BRACKETS,
     by_group,
     counts_lines,
-    format_best_plan,
     format_placement,
     format_plan,
-    group_detail_blocks,
+    group_blocks,
     group_title,
-    headlines,
     marks_lines,
-    money_lines,
     no_plan_lines,
     price_difference_lines,
-    proven_lines,
+    recommended_lines,
+    tied_line,
 )
 from planner.sweeps.sweep_folder import Sweep
 from planner.ui.pages.result_tables import (
@@ -131,7 +128,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         title=f"Which {formatting.join_words(varied) or 'plan'} for {models}?",
         subject=plan.name,
         question=[*question, *version_notes(sweep.version)],
-        answer=(without_prices(lines) if decision else lines) or ["No scenario has a plan."],
+        answer=lines or ["No scenario has a plan."],
         sure=[*price_difference_lines(plan, groups), BRACKETS, *marks_lines(groups)]
         if best
         else [],
@@ -194,7 +191,10 @@ def _first_rows(sweep: Sweep, best: Collection[object]) -> list[SweepRow]:
 
 def _group_blocks(group: WorkloadGroup, front: Sequence[SweepRow], matrix: str) -> list[Block]:
     """Return the blocks of `planner sweep show` for a group; best rows first in the matrix."""
-    blocks = [*group_detail_blocks(group, front, name=matrix)]
+    blocks = [
+        replace(block, lines=without_prices(block.lines)) if isinstance(block, Lines) else block
+        for block in group_blocks(group, front, name=matrix)
+    ]
     for index, block in enumerate(blocks):
         if isinstance(block, Table) and block.name == matrix:
             best = [max((cell.shade or 0.0 for cell in row), default=0.0) for row in block.rows]
@@ -273,24 +273,12 @@ def _ranking(
 
 
 def _answer_lines(group: WorkloadGroup, *, is_named: bool) -> list[str]:
-    """Return one sentence for each of the best scenarios of a group."""
+    """Return the sentences of the screen on a group: what to run, and what may be better."""
     prefix = f"{group_title(group)}: " if is_named else ""
     if not group.best:
         return [f"{prefix}no plan at all; {'; '.join(no_plan_lines(group))}"]
-    titles_by_scenario: dict[Value, list[str]] = {}
-    for title, row in headlines(group):
-        titles_by_scenario.setdefault(row["scenario"], []).append(title)
-    rows = {row["scenario"]: row for _, row in headlines(group)}
-    plan_lines = {
-        n: [*format_best_plan(row).split("\n"), format_fit(row)] for n, row in rows.items()
-    }
-    details = {n: "; ".join(filter(None, lines)) for n, lines in plan_lines.items()}
-    best = [
-        f"{prefix}{' and '.join(titles).capitalize()}: {details[number]}."
-        for number, titles in titles_by_scenario.items()
-    ]
-    lines = [*proven_lines(group), *money_lines(group)]
-    return [*best, *(f"{prefix}{line}." for line in lines)]
+    lines = [*recommended_lines(group), *tied_line(group)]
+    return [prefix + line.replace("RECOMMENDED  ", "Recommended: ", 1) for line in lines]
 
 
 def _parts(group: WorkloadGroup, rows: Sequence[ResultRow], number: int) -> list[Block]:

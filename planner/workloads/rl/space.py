@@ -21,9 +21,7 @@ from planner.configurations.enumerate import (
     single_axis,
 )
 from planner.configurations.rl_configurations import RlConfigurations
-from planner.configurations.rl_rules import (
-    is_misplaced,
-)
+from planner.configurations.rl_rules import is_misplaced
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.optimize.source import Source
@@ -42,18 +40,9 @@ from planner.workloads.assumptions import PlanNotes
 from planner.workloads.priced_hardware import gpu_counts
 from planner.workloads.rl.results import RlSource, splits
 from planner.workloads.serving.question import with_options, with_sequence_limit
-from planner.workloads.training.question import (
-    adapter_fields,
-    with_expert_adapters,
-)
-from planner.workloads.training.space import (
-    framework_defaults,
-    mesh_of,
-)
-from planner.workloads.workload import (
-    HardwareScenario,
-    WorkloadQuestion,
-)
+from planner.workloads.training.question import adapter_fields, parse_member, with_expert_adapters
+from planner.workloads.training.space import framework_defaults, mesh_of
+from planner.workloads.workload import HardwareScenario, WorkloadQuestion
 
 _NODES = "nodes"
 """The value of ``train_gpus`` in a space that tries all multiples of a node."""
@@ -302,10 +291,7 @@ def _make_step(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorklo
             f"{_VARIATION:g} (usual of answers that reason; an --output-cap at the mean makes "
             "all equally long)"
         )
-    algorithms = ", ".join(Algorithm)
-    if str(request.algorithm) not in list(Algorithm):
-        raise SpecError(f"Unknown algorithm {request.algorithm!r}. Known: {algorithms}.")
-    algorithm = Algorithm(str(request.algorithm))
+    algorithm = parse_member("algorithm", str(request.algorithm), Algorithm)
     if values["reference_model"] is None:
         values["reference_model"] = algorithm is not Algorithm.DAPO
     if values["critic"] is None:
@@ -329,9 +315,7 @@ def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
         return None
     if not is_frozen:
         raise SpecError("adapter_sync needs an adapter: give --adapter lora.")
-    if requested not in list(AdapterSync):
-        raise SpecError(f"Unknown adapter_sync {requested!r}. Known: {', '.join(AdapterSync)}.")
-    return AdapterSync(requested)
+    return parse_member("adapter_sync", requested, AdapterSync)
 
 
 def _check_step(work: RlWorkload, model: ModelSpec) -> None:

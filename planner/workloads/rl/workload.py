@@ -25,18 +25,9 @@ from planner.workloads.rl.space import (
     rl_sources,
     trains_on_answers,
 )
-from planner.workloads.training.question import (
-    adapter_answers,
-)
-from planner.workloads.training.space import (
-    default_notes,
-    source_defaults,
-)
-from planner.workloads.workload import (
-    ResultWording,
-    Workload,
-    evaluate_single,
-)
+from planner.workloads.training.question import adapter_answers
+from planner.workloads.training.space import default_notes, source_defaults
+from planner.workloads.workload import ResultWording, Workload, evaluate_single
 
 _LONGEST = ("output_cap",)
 

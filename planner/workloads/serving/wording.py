@@ -13,10 +13,7 @@ import numpy as np
 from planner.base.arrays import first
 from planner.base.csv_cells import number_of_row
 from planner.base.formatting import format_percent
-from planner.configurations.configuration_tables import (
-    PREFILL,
-    ServingConfigurations,
-)
+from planner.configurations.configuration_tables import PREFILL, ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_batch, new_tokens, prompt_batch
 from planner.estimators.inference.engine_step import InferenceStep, step_time
@@ -39,9 +36,7 @@ from planner.workloads.serving.replicas import Replicas, at_max_concurrency, max
 from planner.workloads.serving.results import as_candidates
 from planner.workloads.serving.space import Batches
 from planner.workloads.timed_steps import ALL_MODULES, TimedPart, TimedStep, merge_parts
-from planner.workloads.workload import (
-    ResultWording,
-)
+from planner.workloads.workload import ResultWording
 
 _DEGREES = {
     term.short: name

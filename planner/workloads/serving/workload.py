@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 
 from planner.base.csv_cells import Value
-from planner.configurations.configuration_tables import (
-    ConfigurationTable,
-)
+from planner.configurations.configuration_tables import ConfigurationTable
 from planner.estimators.ideal_hardware import ideal_engine
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.optimize.source import Source
@@ -17,10 +15,7 @@ from planner.question.terms import terms_about, terms_of
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.image_inputs import image_answers
 from planner.workloads.serving.prefill_decode_pools import PrefillDecodeSource
-from planner.workloads.serving.question import (
-    SINGLE,
-    make_serving_question,
-)
+from planner.workloads.serving.question import SINGLE, make_serving_question
 from planner.workloads.serving.replicas import LARGEST_BATCH, max_concurrency
 from planner.workloads.serving.single import evaluate_serving_once, on_gpus, weights_note
 from planner.workloads.serving.space import (
@@ -37,10 +32,7 @@ from planner.workloads.serving.wording import (
     open_serving,
     serving_steps,
 )
-from planner.workloads.workload import (
-    Workload,
-    WorkloadQuestion,
-)
+from planner.workloads.workload import Workload, WorkloadQuestion
 
 _MOST_CONCURRENT = 4096
 

@@ -74,7 +74,7 @@ def adapter_kind(request: Request) -> AdapterKind:
 
     Raises SearchSpaceError if the kind is unknown.
     """
-    return _parse_member("adapter", str(request.adapter), AdapterKind)
+    return parse_member("adapter", str(request.adapter), AdapterKind)
 
 
 def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, object]:
@@ -86,7 +86,7 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     _refuse_unused_options(request, kind)
     if kind is AdapterKind.NONE:
         return {"adapter": kind}
-    saved = _parse_member("modules_to_save", saved_modules(request.modules_to_save), SavedModules)
+    saved = parse_member("modules_to_save", saved_modules(request.modules_to_save), SavedModules)
     if is_one_end(request.modules_to_save):
         named = f"{request.modules_to_save} alone is not predicted"
         defaults["modules_to_save"] = f"embedding and logits ({named}: both are counted)"
@@ -108,7 +108,7 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
         defaults["lora_targets"] = f"{targets} (default)"
     return fields | {
         "lora_rank": _parse_count("lora_rank", request.lora_rank, defaults),
-        "lora_targets": _parse_member(
+        "lora_targets": parse_member(
             "lora_targets", parse_adapter_targets(targets), AdapterTargets
         ),
     }
@@ -124,7 +124,7 @@ def with_expert_adapters(
     requested = request.expert_adapters
     is_wide = work.adapter.is_low_rank and work.lora_targets is AdapterTargets.ALL_LINEAR
     if requested is not None:
-        adapters = _parse_member("expert_adapters", requested, ExpertAdapters)
+        adapters = parse_member("expert_adapters", requested, ExpertAdapters)
         if adapters is not ExpertAdapters.NONE and not (is_wide and model.num_experts):
             raise SearchSpaceError(
                 "expert_adapters needs lora_targets all_linear and a model with routed experts."
@@ -176,7 +176,7 @@ def sample_fields(
 
     Raises SearchSpaceError if an option is unknown, impossible or useless.
     """
-    padding = _parse_member("padding", request.padding or Padding.PACKED, Padding)
+    padding = parse_member("padding", request.padding or Padding.PACKED, Padding)
     mean, deviation = request.mean_sample_length, request.sample_length_deviation
     if padding is Padding.PACKED:
         counted = request.num_samples is not None and deviation is None
@@ -261,8 +261,11 @@ def _is_int_between(value: object, minimum: int, maximum: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
 
 
-def _parse_member(name: str, word: str, kind: type[_Words]) -> _Words:
-    """The member of the enumeration ``kind`` that ``word`` names; refuses unknown words."""
+def parse_member(name: str, word: str, kind: type[_Words]) -> _Words:
+    """The member of the enumeration ``kind`` that ``word`` names.
+
+    Raises SearchSpaceError if the word is unknown.
+    """
     text = str(word).strip().lower().replace("-", "_")
     if text not in list(kind):
         hint = did_you_mean(text, list(kind))

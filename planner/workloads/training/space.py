@@ -11,12 +11,7 @@ import numpy as np
 
 from planner.base.arrays import Values
 from planner.base.csv_cells import Value, number_of_row
-from planner.base.enums import (
-    AdapterKind,
-    AttentionKernels,
-    ComputePrecision,
-    Precision,
-)
+from planner.base.enums import AdapterKind, AttentionKernels, ComputePrecision, Precision
 from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
 from planner.base.training_aliases import TrainingObjective
 from planner.confidence.medians import training_slowdown
@@ -26,10 +21,7 @@ from planner.confidence.profile_rules import (
     is_first_run,
     usual_first_run_slowdown,
 )
-from planner.configurations.configuration_tables import (
-    NAMES,
-    TrainingConfigurations,
-)
+from planner.configurations.configuration_tables import NAMES, TrainingConfigurations
 from planner.configurations.enumerate import (
     FOLLOWING,
     OpenMesh,
@@ -59,9 +51,7 @@ from planner.workloads.training.question import (
     with_expert_adapters,
 )
 from planner.workloads.training.results import TrainingSource
-from planner.workloads.workload import (
-    HardwareScenario,
-)
+from planner.workloads.workload import HardwareScenario
 
 # What every framework can do.
 _PLAINEST = {

@@ -9,11 +9,7 @@ import numpy as np
 
 from planner.base.arrays import first
 from planner.base.csv_cells import Value
-from planner.base.enums import (
-    AdapterKind,
-    AdapterTargets,
-    ComputePrecision,
-)
+from planner.base.enums import AdapterKind, AdapterTargets, ComputePrecision
 from planner.base.formatting import format_large
 from planner.base.software_enums import AttentionKernel, LossKernel
 from planner.configurations.configuration_tables import (
@@ -66,11 +62,7 @@ from planner.workloads.training.space import (
     training_inputs,
     training_sources,
 )
-from planner.workloads.workload import (
-    ResultWording,
-    Workload,
-    evaluate_single,
-)
+from planner.workloads.workload import ResultWording, Workload, evaluate_single
 
 
 def question_lines(inputs: TrainingInputs) -> list[str]:
