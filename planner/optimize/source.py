@@ -433,6 +433,11 @@ class Source(ABC):
         return ()
 
     @property
+    def run_length(self) -> Hashable:
+        """A key of the length of a training run, which changes no step of it."""
+        return ()
+
+    @property
     def with_immediate_admission(self) -> Source:
         """The source in which all requests must fit in memory at once."""
         return self
