@@ -127,7 +127,7 @@ def test_an_estimate_shows_itself() -> None:
 @pytest.mark.slow
 def test_what_does_not_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     # What helps is told below it, and takes longer to find out.
-    monkeypatch.setattr("planner.show.presenters.infeasible.suggest_feasible", lambda *asked: [])
+    monkeypatch.setattr("planner.decide.suggestions.infeasible.suggest_feasible", lambda *asked: [])
     one = planner.estimate(model="llama-65b", num_gpus=1, settings={"zero_stage": 0})
     assert "Does not fit" in one.summary()
     assert "Does not fit" in one._repr_html_()

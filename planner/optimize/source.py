@@ -459,6 +459,10 @@ class Source(ABC):
     def judged(self, configurations: Any, broken: CodeArray | None = None) -> Candidates:
         """Predict time and memory of configurations; ``broken``: codes of broken rules or None."""
 
+    def rejected(self, configurations: Any) -> CodeArray:
+        """The one-based number of the rule or memory that rejects each configuration; 0: none."""
+        return self.judged(configurations).rejected_by
+
     def rule_codes(self, configurations: Any) -> Sequence[CodeArray]:
         """Codes of broken rules in arrays of several shapes; the lowest are those of `broken`."""
         return (self.broken(configurations),)

@@ -178,7 +178,7 @@ def test_a_plan_is_explained_against_another_length(planner):
 )  # fmt: skip
 def test_what_is_impossible_is_said_with_the_nearest(planner, monkeypatch, more, told):
     # What else helps takes longer to find out, and is told below.
-    monkeypatch.setattr("planner.show.presenters.infeasible.suggest_feasible", lambda *asked: [])
+    monkeypatch.setattr("planner.decide.suggestions.infeasible.suggest_feasible", lambda *asked: [])
     ran = planner(*words("estimate", *more))
     assert ran.exit_code != 0
     assert told in " ".join(ran.err.split()), ran.err
