@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import planner
+from planner.decide import assumptions
 from planner.decide.assumptions import MIN_RELATIVE_CHANGE, sensitive_assumptions
 from planner.optimize.result_columns import intervals
 from planner.optimize.source import first_row
 from planner.workloads.assumptions import EvaluatedChoice, open_network
+from planner.workloads.serving import replicas
+from planner.workloads.serving.replicas import max_concurrency
 
 LAYOUT = {"recompute": "full", "precision": "bf16", "zero_stage": 3}
 ACROSS: dict[str, Any] = {
@@ -208,3 +213,36 @@ def test_a_search_names_them_too(run: Callable[..., Any], tmp_path: Path) -> Non
     facts = json.loads(path.read_text())["open_facts"]
     assert "input tokens" in {one["fact"] for one in facts}
     assert "Unknown: input tokens (assumed 1,024): " in ran.out
+
+
+def test_several_presenters_share_the_alternatives_of_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, predicted = planner.estimate(**ACROSS), list[object]()
+    evaluate = assumptions._evaluate_assumption
+    monkeypatch.setattr(
+        assumptions, "_evaluate_assumption", lambda *fact: predicted.append(fact) or evaluate(*fact)
+    )
+    first = sensitive_assumptions(found.plan, found.candidates)
+    number = len(predicted)
+    assert first
+    assert number
+    assert sensitive_assumptions(found.plan, found.candidates) == first
+    assert len(predicted) == number
+
+
+def test_the_largest_batch_is_found_without_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = planner.estimate(**SERVED)
+    source, configurations = (
+        found.source.with_immediate_admission,
+        found.candidates.configurations,
+    )
+    most = max_concurrency(source, configurations)
+    at_most, beyond = (
+        source.judged(replace(configurations, concurrency=np.array([float(number)])))
+        for number in (most, most + 1)
+    )
+    assert not at_most.rejected_by.any()
+    assert beyond.rejected_by.all()
+    monkeypatch.delattr(replicas, "evaluate_serving")
+    assert max_concurrency(source, configurations) == most

@@ -23,6 +23,9 @@ MIN_RELATIVE_CHANGE = 0.1
 
 Ends = tuple[float, float]
 
+_SAVED = "sensitive_assumptions"
+"""Where candidates keep their assumptions, as they keep the values of cached properties."""
+
 
 @record(kw_only=True)
 class SensitiveAssumption:
@@ -91,8 +94,15 @@ def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveA
 
     The configuration stays the same, with as many concurrent requests as have room for a KV cache.
     An alternative that is impossible on its GPUs is left out; one that does not fit in memory is
-    only named.
+    only named. The alternatives of one plan are predicted once, at the first call.
     """
+    saved = vars(candidates).get(_SAVED)
+    if saved is None or saved[0] is not plan:
+        saved = vars(candidates)[_SAVED] = plan, _predict_assumptions(plan, candidates)
+    return [*saved[1]]
+
+
+def _predict_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveAssumption]:
     if _rejection_code(candidates):
         return []
     chosen = EvaluatedChoice(request=plan.request, space=plan.space, candidates=candidates)

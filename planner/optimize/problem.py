@@ -481,7 +481,7 @@ class Problem:
         Each column is contiguous.
         """
         return np.stack(
-            [candidates.at(o.sign * candidates.value(o.name), rows) for o in self.objectives]
+            [o.sign * candidates.at(candidates.value(o.name), rows) for o in self.objectives]
         ).T
 
     def value_and_bound(

@@ -1,4 +1,7 @@
-"""Reprice a search for other operating terms: predict once, search again only if prices matter."""
+"""Reprice a search for other operating terms and run lengths: predict once.
+
+It is searched again only if they matter.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from planner.optimize.exhaustive import exhaustive_search, search_together
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates, Source
+from planner.question.names import STEP_TIME
 from planner.question.terms import glossary, terms_about
 
 
 def search_with_shared_predictions(problems: Sequence[Problem]) -> list[SearchResult]:
-    """Search problems that differ only in prices and other operating terms.
+    """Search problems that differ only in operating terms (prices) and lengths of the run.
 
-    Configurations are predicted once for all, and judged again only if prices change the ranking.
+    Configurations are predicted once for all, and judged again only if these change the ranking.
     """
     if len({len(problem.sources) for problem in problems}) != 1:
         return [*map(exhaustive_search, problems)]
@@ -32,13 +36,21 @@ def search_with_shared_predictions(problems: Sequence[Problem]) -> list[SearchRe
 
 
 def _terms(problem: Problem) -> Hashable:
-    """A key of the operating terms on which the result of a search depends."""
+    """A key of the operating terms and run lengths on which the result of a search depends."""
     names = [goal.name for goal in problem.objectives]
     names += [limit.name for limit in problem.constraints]
-    weighed = (glossary()[name] for name in names)
-    if any(term.type == "usd" or term.term in terms_about("electricity") for term in weighed):
-        return tuple(source.sites for source in problem.sources)
-    return tuple(source.pace for source in problem.sources)
+    weighed = [glossary()[name] for name in names]
+    has_money = any(
+        term.type == "usd" or term.term in terms_about("electricity") for term in weighed
+    )
+    has_time = any(term.type == "second" and term.term != STEP_TIME for term in weighed)
+    return tuple(
+        (
+            source.sites if has_money else source.pace,
+            source.run_length if has_money or has_time else None,
+        )
+        for source in problem.sources
+    )
 
 
 @record(kw_only=True, repr=False)

@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.base.csv_cells import Value, number_of_row
 from planner.base.records import record
+from planner.configurations.configuration_tables import ConfigurationTable
 from planner.optimize.collector import (
     CellResult,
     IndexedCandidates,
@@ -204,12 +205,12 @@ class SearchResult:
     @cached_property
     def fastest(self) -> Candidates | None:
         """The feasible configuration with the best first objective; None: nothing is feasible."""
-        best, chosen = best_row(self.groups), self._choice
+        best = best_row(self.groups)
         if best is None:
             return None
-        if chosen is not None and _is_same(chosen, *best):
-            return chosen.judged
-        return best[0].judged(best[1])
+        predicted = (choice for choice in (self._choice, self._tied_choice) if choice is not None)
+        same = next((choice for choice in predicted if _is_same(choice, *best)), None)
+        return best[0].judged(best[1]) if same is None else same.judged
 
     @cached_property
     def recommended(self) -> Candidates | None:
@@ -219,6 +220,11 @@ class SearchResult:
         simplest plan that is tied with its fastest.
         """
         return None if self._choice is None else self._choice.judged
+
+    @property
+    def recommended_configuration(self) -> ConfigurationTable | None:
+        """The configuration of the recommended plan; None: nothing is feasible."""
+        return None if self._choice is None else self._choice.configuration
 
     @cached_property
     def proven(self) -> Candidates | None:
@@ -236,8 +242,12 @@ class SearchResult:
     @cached_property
     def better_tied(self) -> Candidates | None:
         """The plan of another cell that is tied and predicted to be better; None: there is none."""
-        choice = self._choice and tied_but_faster_plan(self.problem, self.groups, self._choice)
-        return choice.judged if choice else None
+        return None if self._tied_choice is None else self._tied_choice.judged
+
+    @cached_property
+    def _tied_choice(self) -> RankedConfiguration | None:
+        choice = self._choice
+        return choice and tied_but_faster_plan(self.problem, self.groups, choice)
 
     @cached_property
     def regret(self) -> float:

@@ -437,6 +437,11 @@ class Source(ABC):
         return ()
 
     @property
+    def run_length(self) -> Hashable:
+        """A key of the length of a training run, which changes no step of it."""
+        return ()
+
+    @property
     def with_immediate_admission(self) -> Source:
         """The source in which all requests must fit in memory at once."""
         return self
@@ -457,6 +462,10 @@ class Source(ABC):
     @abstractmethod
     def judged(self, configurations: Any, broken: CodeArray | None = None) -> Candidates:
         """Predict time and memory of configurations; ``broken``: codes of broken rules or None."""
+
+    def rejected(self, configurations: Any) -> CodeArray:
+        """The one-based number of the rule or memory that rejects each configuration; 0: none."""
+        return self.judged(configurations).rejected_by
 
     def rule_codes(self, configurations: Any) -> Sequence[CodeArray]:
         """Codes of broken rules in arrays of several shapes; the lowest are those of `broken`."""

@@ -115,6 +115,8 @@ class ComplexityTieBreaker:
         near = np.flatnonzero(
             (first <= largest_within_factor(best, MAX_TIE_FACTOR)) & np.isfinite(first)
         )
+        if not near.size:
+            return
         complexity: IndexArray = candidates.complexity_at(rows[near])
         complexity = complexity + _UNPROVEN * candidates.unproven_at(rows[near])
         # The first objective of the best kept row that is no more complex.
@@ -175,11 +177,11 @@ def _bad_cases(
 ) -> FloatArray:
     """The first objective in the bad case; infinite for rows far from the best."""
     bad_cases = np.full(predicted.shape, np.inf)
-    # No risk makes a row better: the best bad case of the fastest rows bounds useful rows.
-    fastest = np.argpartition(predicted, min(_FASTEST, len(rows)) - 1)[:_FASTEST]
-    of_fastest = _worsened(predicted[fastest], risks(candidates, rows[fastest]))
-    bound = largest_within_factor(min(best, float(of_fastest.min())), MAX_TIE_FACTOR)
-    near = np.flatnonzero(predicted <= bound)
+    # No risk makes a row better: a bad case of any row bounds useful rows.
+    if not np.isfinite(best):
+        fastest = np.argpartition(predicted, min(_FASTEST, len(rows)) - 1)[:_FASTEST]
+        best = float(_worsened(predicted[fastest], risks(candidates, rows[fastest])).min())
+    near = np.flatnonzero(predicted <= largest_within_factor(best, MAX_TIE_FACTOR))
     bad_cases[near] = _worsened(predicted[near], risks(candidates, rows[near]))
     return bad_cases
 

@@ -23,6 +23,7 @@ from planner.optimize.reprice import search_with_shared_predictions
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Columns, first_row, to_python_values
+from planner.question.names import TOTAL_TOKENS
 from planner.question.parse_values import limit_column, parse_value
 from planner.question.terms import terms_of
 from planner.show.presenters.infeasible import limit_texts
@@ -153,9 +154,10 @@ def run_scenarios(
 ) -> Iterator[ScenarioResult]:
     """Search each scenario; yield its row and front, or the reason for no plan in the row.
 
-    Neighbouring scenarios that differ only in contracts and prices share one prediction.
+    Neighbouring scenarios that differ only in contracts, prices and tokens of a training run share
+    one prediction.
     """
-    for _, group in groupby(scenarios, _question_without_terms):
+    for _, group in groupby(scenarios, _question_of_predictions):
         scenarios_of_group, plans = [*group], list[Plan | PlannerError]()
         for scenario in scenarios_of_group:
             try:
@@ -178,11 +180,13 @@ def run_scenarios(
                 yield ScenarioResult(row={**answers, "feasible": False, "reason": reason})
 
 
-def _question_without_terms(scenario: Scenario) -> tuple[str, list[tuple[str, object]]]:
-    """The question of a scenario without contracts and prices."""
+def _question_of_predictions(scenario: Scenario) -> tuple[str, list[tuple[str, object]]]:
+    """The question of a scenario without contracts, prices and tokens of a training run."""
     questions = questions_of(scenario.work.workload)
-    money = {name for name, term in questions.items() if term.group == TERMS}
-    return scenario.work.name, [pair for pair in scenario.values.items() if pair[0] not in money]
+    unpredicted = {name for name, term in questions.items() if term.group == TERMS}
+    unpredicted.add(TOTAL_TOKENS)
+    values = scenario.values.items()
+    return scenario.work.name, [pair for pair in values if pair[0] not in unpredicted]
 
 
 def _outcome(answers: Row, plan: Plan, result: SearchResult) -> ScenarioResult:

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from planner.base.arrays import first
 from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.confidence.error_classes import RELEASE_NUMBER, Release
@@ -622,8 +623,11 @@ def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
     """
     before = {limit.name: limit.bound for limit in plan.problem.constraints}
     notes = limit_notes(result.problem.constraints, before)
-    if result.recommended is not None:
-        notes |= tried_notes(plan.tried, result.recommended_row)
+    chosen = result.recommended_configuration
+    if chosen is not None:
+        values = {name: first(getattr(chosen, name)) for name in plan.tried}
+        texts = {name: format_value(name, value) for name, value in values.items()}
+        notes |= tried_notes(plan.tried, texts)
     return replace(plan, problem=result.problem, defaults={**plan.defaults, **notes})
 
 

@@ -46,7 +46,9 @@ def _llama(model: str, gpu: str, efficiency: float = 0.5) -> Estimate:
 
 
 def _gpu_hours(model: str, gpu: str) -> float:
-    cost = training_cost(_llama(model, gpu), OperatingTerms())
+    estimate = _llama(model, gpu)
+    tokens = estimate.inputs.workload.total_tokens
+    cost = training_cost(estimate, OperatingTerms(), tokens)
     return 2048 * float(cost.time_to_train) / 3600
 
 

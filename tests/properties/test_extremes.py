@@ -72,7 +72,7 @@ def test_estimates_are_finite_and_positive(gpus: int, zero: int, flash: bool) ->
     reliability = Catalogue().load_reliability("published").spec
     offer = one_price(1e-3, source="given", contract="spot")
     site = OperatingTerms(offer=offer, reliability=reliability)
-    run = training_cost(estimate, site)
+    run = training_cost(estimate, site, estimate.inputs.workload.total_tokens)
     numbers += [run.time_to_train, run.calendar_time, run.gpu_seconds, run.cost]
     numbers += [run.interruptions, run.goodput.ratio, *run.goodput.lost().values()]
     for values in numbers:

@@ -24,6 +24,7 @@ from planner.sweeps.run_sweep import Stopped, in_this_process, on_cores, run_swe
 from planner.sweeps.scenario_batches import joint_kind, parts_of, run_scenarios
 from planner.sweeps.sweep_folder import front_across
 from planner.workloads.registry import workload_of
+from planner.workloads.training import results
 
 TABLE = {
     "gpu": ["a100", "h100", "rtx4090"],
@@ -264,6 +265,12 @@ SHARED = {
     "num_gpus": [8, 32],
     "contract": ["on-demand", "spot", "reserved-1y"],
 }
+TOKENS = {
+    **SHARED,
+    "num_gpus": 8,
+    "total_tokens": ["100B", "1T"],
+    "contract": ["on-demand", "spot"],
+}
 SERVED = {
     "workload": "serve",
     "model": "llama-7b",
@@ -283,12 +290,35 @@ SERVED = {
         {**SHARED, "cost": "200k"},
         {**SHARED, "cost": "1"},
         {**SHARED, "objectives": ["cost", "memory_headroom"]},
+        {**TOKENS, "time_to_train": "30d"},
+        {**TOKENS, "objectives": ["cost", "memory_headroom"]},
         SERVED,
         {**SERVED, "cost_per_million_tokens": "0.2"},
     ],
-    ids=["free", "too large", "budget", "no budget", "by cost", "served", "served for less"],
-)
+    ids=[
+        "free", "too large", "budget", "no budget", "by cost", "tokens in time", "tokens by cost",
+        "served", "served for less",
+    ],
+)  # fmt: skip
 def test_contracts_that_share_a_search_find_what_each_alone_finds(table: Any) -> None:
     plan = make_sweep(table)
     alone = [outcome for one in plan.scenarios() for outcome in run_scenarios([one])]
     assert [*run_scenarios(plan.scenarios())] == alone
+
+
+def test_runs_of_different_lengths_share_one_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    predicted: list[Any] = []
+    evaluate = results.evaluate
+    monkeypatch.setattr(
+        results, "evaluate", lambda *a, **b: predicted.append(a) or evaluate(*a, **b)
+    )
+    table = {**TOKENS, "contract": "on-demand", "framework": "megatron-lm"}
+    numbers = []
+    for tokens in ("100B", ["100B", "1T", "2T"]):
+        predicted.clear()
+        plan = make_sweep({**table, "total_tokens": tokens})
+        rows = [outcome.row for outcome in run_scenarios(plan.scenarios())]
+        numbers.append(len(predicted))
+    assert numbers[0] == numbers[1]
+    days = [row["time_to_train_days"] for row in rows]
+    assert days == pytest.approx([days[0], 10 * days[0], 20 * days[0]], rel=1e-4)

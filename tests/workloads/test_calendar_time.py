@@ -279,5 +279,5 @@ def test_serving_has_no_figures_on_failures():
 def test_one_number_of_gpus_is_computed_once():
     one = source(settings={})
     runs = one.judged(next(iter(one.mesh.blocks(one.block_rows))))
-    found = training_cost(runs.estimate, source().site).goodput
+    found = training_cost(runs.estimate, source().site, 1e12).goodput
     assert np.size(found.ratio) == 1 < runs.estimate.step_time.size

@@ -151,7 +151,7 @@ class Loop:
         return self.inputs.workload.request_rate is not None
 
     @cached_property
-    def _apart(self) -> Numeric:
+    def _separate_share(self) -> Numeric:
         """Share of the requests that start apart from the others."""
         return 1 - self.together
 
@@ -238,7 +238,7 @@ class Loop:
         queue = queue_state(inputs, self.configurations, work, rate, decoding)
         rounded = self._rounded_up * queue.decode_step
         between = _scheduled_after(inputs, rate, costs, decoding)
-        wait = queue.wait * self._apart
+        wait = queue.wait * self._separate_share
         # Long answers meet more of the prompts that an open load sends while others are computed.
         longer = queue.stall * (1 + inputs.workload.output_variation**2)
         return ReplicaState(
@@ -285,7 +285,7 @@ class Loop:
         more of them into a step than fill it.
         """
         costs, work = self.costs, self.work
-        others = self._others * rate * self._apart
+        others = self._others * rate * self._separate_share
         base = self._group_step_time
         if self._is_open:
             bursts = self.inputs.workload.arrivals.dispersion_at(
@@ -321,7 +321,7 @@ class Loop:
         spare = spare * (1 - 1 / np.maximum(self.waves, 1.0))
         answer = state.answer
         if self.inputs.engine.scheduler.chunked_prefill and not self._is_open:
-            crowd = self._others * rate * self._apart * self.work.steps * self.costs.slope
+            crowd = self._others * rate * self._separate_share * self.work.steps * self.costs.slope
             full = self.work.steps * self._full_step(self._group_step_time, 1 - crowd)
             full = np.maximum(full - answer, 0.0) * self._meets_others
             answer = answer + np.minimum(spare, full)

@@ -288,11 +288,11 @@ def run_cost(
     return RunCost(time_to_train=duration, goodput=run_goodput, charge=charged)
 
 
-def training_cost(estimate: Estimate, site: OperatingTerms) -> RunCost:
-    """Return the cost [USD] of the training run of each configuration of an estimate."""
+def training_cost(estimate: Estimate, site: OperatingTerms, total_tokens: float) -> RunCost:
+    """Return the cost [USD] of a run of ``total_tokens`` with each configuration of an estimate."""
     duration = time_to_train(
         step_time=estimate.step_time,
-        total_tokens=estimate.inputs.workload.total_tokens,
+        total_tokens=total_tokens,
         tokens_per_step=estimate.tokens_per_step,
     )
     return run_cost(

@@ -83,14 +83,14 @@ LARGEST_BATCH = _GRID**4
 def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
     """The highest concurrency at which a configuration is accepted; 0: none is.
 
-    Searched in narrowing grids, with full evaluations: bytes of a sequence and time of a step
-    depend on the concurrency.
+    Searched in narrowing grids: bytes of a sequence depend on the concurrency.
     """
+    source = source.with_immediate_admission
     fewest, step = 0, LARGEST_BATCH // _GRID
     while step:
         grid = fewest + step * np.arange(1.0, _GRID + 1)
-        candidates = source.with_immediate_admission.judged(_with_concurrency(configurations, grid))
-        accepted = grid[np.broadcast_to(candidates.rejected_by == 0, grid.shape)]
+        codes = source.rejected(_with_concurrency(configurations, grid))
+        accepted = grid[np.broadcast_to(codes == 0, grid.shape)]
         fewest = int(accepted[-1]) if accepted.size else fewest
         step //= _GRID
     return fewest
@@ -184,6 +184,12 @@ class ReplicaSource(ServingSource):
         """The one-based number of the first rule that each configuration breaks; 0: none."""
         return broken_serving_rule(self.inputs, configurations)
 
+    def rejected(self, configurations: ServingConfigurations) -> CodeArray:
+        """The one-based number of the rule or memory that rejects each configuration; 0: none."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            filled = self.filled(configurations)
+            return serving_rejections(self.inputs, filled, serving_memory(self.inputs, filled))
+
     def possible(
         self, mesh: ServingConfigurations, least_saved: float = ROWS_OF_A_PREDICTION
     ) -> tuple[Sequence[Part], IndexArray]:
@@ -195,10 +201,7 @@ class ReplicaSource(ServingSource):
         parts, dropped = super().possible(mesh, least_saved)
         fitting, counts = list[Part](), dropped.sum(axis=0, keepdims=True)
         for table, _ in parts:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                filled = self.filled(table)
-                codes = serving_rejections(self.inputs, filled, serving_memory(self.inputs, filled))
-            mesh_codes = MeshCodes.of((codes,), table.shape)
+            mesh_codes = MeshCodes.of((self.rejected(table),), table.shape)
             smaller, too_large = possible_parts(table, mesh_codes, len(self.rules), least_saved)
             fitting += smaller
             counts = counts + too_large.sum(axis=0)

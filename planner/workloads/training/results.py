@@ -138,6 +138,11 @@ class TrainingSource(Source):
         return self.site.reliability, self.site.contract == Contract.SPOT
 
     @property
+    def run_length(self) -> float:
+        """The tokens of a run."""
+        return self.inputs.workload.total_tokens
+
+    @property
     def question_columns(self) -> Mapping[str, Value]:
         """Columns that all plans share: tokens, training objective, failures and GPU price."""
         work = self.inputs.workload
@@ -283,7 +288,7 @@ class TrainingRuns(Candidates):
         return self.source.fit_probability(num_gpus, self.at(self.estimate.memory.least, rows))
 
     def moved(self, source: TrainingSource) -> TrainingRuns:
-        """The runs with the operating terms (prices, power) of ``source``; same predictions."""
+        """The runs with operating terms (prices, power) and tokens of ``source``; same steps."""
         return replace(self, source=source, at_first=self.at_first or self)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
@@ -294,7 +299,7 @@ class TrainingRuns(Candidates):
     @cached_property
     def run(self) -> RunCost:
         """Time, GPU-seconds and cost of the whole run."""
-        return training_cost(self.estimate, self.source.site)
+        return training_cost(self.estimate, self.source.site, self.source.run_length)
 
     @cached_property
     def draws(self) -> tuple[PowerDraw, ...]:
@@ -328,7 +333,7 @@ class TrainingRuns(Candidates):
     @property
     def cost_per_million_trained_tokens(self) -> FloatArray | None:
         """USD of a million trained tokens, of fine-tuning."""
-        work = self.estimate.inputs.workload
+        work = self.source.inputs.workload
         is_tuned = work.training_objective is not TrainingObjective.PRETRAIN
         return self.run.cost * (1e6 / work.total_tokens) if is_tuned else None
 
