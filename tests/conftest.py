@@ -52,6 +52,7 @@ _OF_PUBLISHED_RUNS = (
     "scripts/test_make_peers.py",
     "validation/test_coverage.py",
     "validation/test_inference_shipped.py",
+    "validation/test_rl_runs.py",
     "validation/test_shipped_runs.py",
 )
 # These share a server, answers and a browser, which a process starts once.
@@ -119,11 +120,14 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     items.sort(key=lambda item: not str(item.path).endswith(_LONG))
 
 
+_LEFT_OUT = ("drawn", "slow")
+
+
 def _of_few(items: list[Any]) -> dict[tuple[Path, str], list[Any]]:
     """The cases of each test that the gate draws some of."""
     found: dict[tuple[Path, str], list[Any]] = {}
     for item in items:
-        if item.get_closest_marker("few") and not item.get_closest_marker("drawn"):
+        if item.get_closest_marker("few") and not any(map(item.get_closest_marker, _LEFT_OUT)):
             found.setdefault((item.path, item.originalname), []).append(item)
     return found
 

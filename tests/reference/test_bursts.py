@@ -56,6 +56,7 @@ def test_requests_at_random_are_a_poisson_queue_to_the_last_bit() -> None:
     assert Arrivals().bursts_at(load) == Arrivals().dispersion_at(load) == 1.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("variation", [1.0, 3.0])
 def test_a_trace_tells_its_bursts_at_every_utilization(variation: float) -> None:
     times = times_of(variation, 200_000)

@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -112,7 +111,7 @@ def test_the_decision_is_that_of_its_tables(page_of: Callable[[str], str], name:
         assert costs[row[-1].split(":")[0]] <= min(costs.values()) + 0.011
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["size serve", "size day", "size budget", "size train"])
 def test_what_is_called_cheapest_costs_least(page_of: Callable[[str], str], name: str) -> None:
     page = page_of(name)
@@ -151,9 +150,7 @@ def test_best_of_a_comparison_is_starred(page_of: Callable[[str], str]) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["search serve", "search train"])
-def test_a_search_recommends_what_its_front_marks(
-    page_of: Callable[[str], str], name: str
-) -> None:
+def test_a_search_recommends_what_its_front_marks(page_of: Callable[[str], str], name: str) -> None:
     page = page_of(name)
     (front,) = _tables(page, "Pareto front")
     heads, *rows = front
