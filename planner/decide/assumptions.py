@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Self
+from weakref import ref
 
 import numpy as np
 
@@ -86,15 +88,29 @@ class SensitiveAssumption:
         )
 
 
+# Of the latest plans: screen, JSON and evidence of one answer each ask for these.
+_LATEST: deque[tuple[ref[Plan], ref[Candidates], tuple[SensitiveAssumption, ...]]] = deque(maxlen=4)
+
+
 def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveAssumption]:
     """Return the assumptions that change the plan's predictions, tried one at a time.
 
     The configuration stays the same, with as many concurrent requests as have room for a KV cache.
     An alternative that is impossible on its GPUs is left out; one that does not fit in memory is
-    only named.
+    only named. Parts of one report ask for the same plan: its assumptions are tried once.
     """
     if _rejection_code(candidates):
         return []
+    for known, judged, found in tuple(_LATEST):
+        if known() is plan and judged() is candidates:
+            return [*found]
+    tried = _tried_assumptions(plan, candidates)
+    _LATEST.append((ref(plan), ref(candidates), tuple(tried)))
+    return tried
+
+
+def _tried_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveAssumption]:
+    """Predict the plan with the alternatives of every open fact, and keep what changes it."""
     chosen = EvaluatedChoice(request=plan.request, space=plan.space, candidates=candidates)
     base_row = candidates.row
     facts = (
