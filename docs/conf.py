@@ -14,6 +14,7 @@ _DOCS = Path(__file__).parent
 sys.path[:0] = [str(_DOCS.parent / "scripts"), str(_DOCS.parent)]
 
 import site_pages  # noqa: E402
+from docutils.nodes import math, math_block  # noqa: E402
 from docutils.utils.math.latex2mathml import tex2mathml  # noqa: E402
 
 from planner.base.version import DISTRIBUTION, __version__  # noqa: E402
@@ -52,9 +53,16 @@ def setup(app):
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("builder-inited", lambda _: site_pages.write(_DOCS / "generated"))
     app.connect("source-read", lambda _, name, source: site_pages.prepare(name, source))
+    app.connect("doctree-resolved", lambda _, tree, name: _check_formulas(tree))
     app.connect(
         "autodoc-process-docstring", site_pages.prepare_docstring, priority=400
     )  # before napoleon
+
+
+def _check_formulas(tree):
+    """Raise what a formula has wrong: the gate's build reads every page and writes none."""
+    for node in tree.findall(lambda node: isinstance(node, math | math_block)):
+        tex2mathml(node.astext())
 
 
 def _inline(writer, node):

@@ -266,25 +266,32 @@ def _quantities(found: Iterable[Residual]) -> list[str]:
 
 
 def shares_that_keep_all(
-    found: Sequence[Residual], sides: Mapping[str, int], confidence: float, name: str
-) -> dict[str, tuple[float, int]]:
-    """How many runs keep a limit on each measured quantity, each at its own ``confidence``.
+    found: Sequence[Residual], sides: Mapping[str, int], confidences: Sequence[float], name: str
+) -> list[dict[str, tuple[float, int]]]:
+    """How many runs keep a limit on each measured quantity, for each of ``confidences``.
 
     A limit is the quantile of an interval made without the run's publisher; ``sides`` is 1 where a
     quantity must not exceed it, -1 where it must not fall below. Returns the share and the number
     of runs with two quantities or more, by the key ``name``.
     """
-    kept: defaultdict[tuple[int, str], list[bool]] = defaultdict(list)
+    kept: list[defaultdict[tuple[int, str], list[bool]]] = [defaultdict(list) for _ in confidences]
     for quantity, side in sides.items():
         for mine in _parts(found, quantity):
             errors = _errors(mine)
             out = left_out(errors)
             ends = np.exp(np.stack((out.low, out.high), axis=1))
             for residual, pair in zip(mine, ends.tolist(), strict=True):
-                limit = quantile((pair[0], pair[1]), confidence, side)
-                is_kept = limit is not None and side * math.exp(residual.value) <= side * limit
                 group = residual.keys[residual.tables.keys.index(name)]
-                kept[residual.row, group].append(is_kept)
+                value = side * math.exp(residual.value)
+                for confidence, runs in zip(confidences, kept, strict=True):
+                    limit = quantile((pair[0], pair[1]), confidence, side)
+                    runs[residual.row, group].append(limit is not None and value <= side * limit)
+    return [_shares_by_group(runs) for runs in kept]
+
+
+def _shares_by_group(
+    kept: Mapping[tuple[int, str], Sequence[bool]],
+) -> dict[str, tuple[float, int]]:
     by_group: defaultdict[str, list[bool]] = defaultdict(list)
     for (_, group), each in kept.items():
         if len(each) > 1:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import Command, Ran
-from draws import IS_THOROUGH
+from draws import IS_THOROUGH, examples
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
@@ -31,7 +31,10 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
 # How long an example takes says how busy the machine is.
 settings.register_profile(
-    "drawn", deadline=None, derandomize=GIVEN_SEED is None and not IS_THOROUGH
+    "drawn",
+    deadline=None,
+    derandomize=GIVEN_SEED is None and not IS_THOROUGH,
+    max_examples=examples(100, 25),
 )
 settings.load_profile("drawn")
 
@@ -46,8 +49,10 @@ _OF_PUBLISHED_RUNS = (
     "scripts/test_accuracy_targets.py",
     "scripts/test_make_accuracy.py",
     "scripts/test_make_causes.py",
+    "scripts/test_make_peers.py",
     "validation/test_coverage.py",
     "validation/test_inference_shipped.py",
+    "validation/test_rl_runs.py",
     "validation/test_shipped_runs.py",
 )
 # These share a server, answers and a browser, which a process starts once.
@@ -57,7 +62,16 @@ _OF_PAGES = tuple(
     for path in Path(__file__).parent.joinpath(folder).glob("test_*.py")
 )
 # These read the syntax of all modules, which a process parses once.
-_OF_SYNTAX = ("test_architecture.py", "test_terms.py", "test_words.py")
+_OF_SYNTAX = (
+    "report/test_counts.py",
+    "tests/test_architecture.py",
+    "tests/test_named_places.py",
+    "tests/test_plain_language.py",
+    "tests/test_plain_names.py",
+    "tests/test_term_positions.py",
+    "tests/test_terms.py",
+    "tests/test_words.py",
+)
 # These come first, else one of them ends alone.
 _LONG = (*_OF_PUBLISHED_RUNS, *_OF_PAGES, "test_readme.py", "sweeps/test_kills.py")
 
@@ -106,11 +120,14 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     items.sort(key=lambda item: not str(item.path).endswith(_LONG))
 
 
+_LEFT_OUT = ("drawn", "slow")
+
+
 def _of_few(items: list[Any]) -> dict[tuple[Path, str], list[Any]]:
     """The cases of each test that the gate draws some of."""
     found: dict[tuple[Path, str], list[Any]] = {}
     for item in items:
-        if item.get_closest_marker("few") and not item.get_closest_marker("drawn"):
+        if item.get_closest_marker("few") and not any(map(item.get_closest_marker, _LEFT_OUT)):
             found.setdefault((item.path, item.originalname), []).append(item)
     return found
 

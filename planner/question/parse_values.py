@@ -477,7 +477,7 @@ def _of_type(column: str, kind: type, value: object) -> Value:
 def _cell_number(column: str, value: object) -> Value:
     if type(value) not in (float, int) and value is not None:
         raise SearchSpaceError(f"{column} of a row is not a number: {format_input(value)}.")
-    return _plain_cell(column, value)
+    return value  # type: ignore[return-value]
 
 
 def _setting(term: Term, column: str, value: object) -> Value:

@@ -118,7 +118,7 @@ def test_two_versions_of_specs(planner, tmp_path):
     shutil.rmtree(own)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", ["40", "72", "200"])
 def test_it_fits_the_terminal(planner, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)

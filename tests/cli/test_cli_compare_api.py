@@ -10,7 +10,8 @@ import pytest
 
 SEARCH = (
     "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2",
-    "--engine", "vllm", "--set", "concurrency=16,64", "--set", "quantization=w16a16",
+    "--engine", "vllm", "--set", "concurrency=16,64", "--set", "quantization=w16a16", "--mode",
+    "aggregated",
 )  # fmt: skip
 ONE = (
     "estimate", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2",
@@ -18,7 +19,7 @@ ONE = (
 )  # fmt: skip
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_a_search_ends_with_the_comparison(planner, monkeypatch, columns):
     plain = planner(*SEARCH)

@@ -76,6 +76,7 @@ def test_json_has_all_of_it_and_the_report_goes_to_stderr(planner):
     assert "Against the other plan" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("width", ["40", "60", "200"])
 def test_it_fits_the_terminal(planner, monkeypatch, width):

@@ -17,7 +17,7 @@ CASES = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("arguments", CASES.values(), ids=CASES.keys())
 def test_every_remedy_helps(planner, arguments):
     ran = planner(*arguments)

@@ -31,7 +31,7 @@ def asked(option: str, workload: str) -> tuple[str, ...]:
     return tuple(words)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("option", "workload"), [*QUESTIONS, *((option, "serve") for option in OTHERS)]
 )

@@ -69,7 +69,7 @@ TRAINED = (
 HELD = f"{1.5 * 18 * 8_030_261_248 / 2**30:.1f}"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["estimate", "explain", "max-batch", "max-length"])
 def test_every_command_tells_what_a_node_must_hold(planner, command):
     out = " ".join(planner(command, *TRAINED).out.split())

@@ -231,7 +231,7 @@ SMALL = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workload", SMALL)
 def test_a_scenario_of_a_sweep_is_its_estimate(planner, tmp_path, workload):
     folder, written = tmp_path / "swept", tmp_path / "s.json"

@@ -24,7 +24,7 @@ def words(done) -> str:
     return " ".join(f"{done.out} {done.err}".split())
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_queue_that_grows_without_end_is_no_answer(planner, command) -> None:
     # 64 requests of 3.2 s each are 20 a second, a few less as they come at random.
@@ -35,7 +35,7 @@ def test_a_queue_that_grows_without_end_is_no_answer(planner, command) -> None:
     assert planner(command, *asked, "--request-rate", "15").exit_code == 0
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_file_says_how_many_requests_run_at_once_at_a_rate_too(
     planner, tmp_path: Path, command

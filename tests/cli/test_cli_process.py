@@ -47,6 +47,7 @@ def test_the_module_runs_as_planner():
     assert ran.stdout.startswith("planner ")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rows", [[], ["--all", "--csv", "-", "--quiet"]], ids=["table", "csv"])
 def test_a_closed_pipe_ends_quietly(rows):
     command = [*PLANNER, "search", "--model", "llama-65b", "--gpus", "2048", *rows]

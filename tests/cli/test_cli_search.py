@@ -32,7 +32,7 @@ def test_the_report_names_the_question_the_defaults_and_the_best(planner):
     assert ran.err == ""
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("model", ["llama-65b", "mixtral-8x7b"])
 @pytest.mark.parametrize("more", [(), ("--full",)], ids=["brief", "full"])

@@ -59,7 +59,7 @@ def listens(process: subprocess.Popen[str]) -> bool:
     return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.2, 0.4])
 @pytest.mark.parametrize(
     ("number", "ends"), [(signal.SIGINT, (130, "Interrupted.\n")), (signal.SIGTERM, (143, "Term"))]

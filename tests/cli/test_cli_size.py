@@ -15,7 +15,8 @@ TRAIN = (
 )  # fmt: skip
 SERVE = (
     "size", "--workload", "serve", "--model", "llama-3.1-8b", "--engine", "vllm", "--input-tokens",
-    "2000", "--output-tokens", "300", "--ttft", "1s", "--tpot", "40ms", "--full",
+    "2000", "--output-tokens", "300", "--ttft", "1s", "--tpot", "40ms", "--full", "--mode",
+    "aggregated",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ tensor_parallel = { powers_of_two_up_to = -1 }
 """
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_lists_are_plain_and_fit(planner, kind):
     ran = planner("specs", "list", kind)
@@ -95,7 +95,9 @@ def test_own_specs_are_looked_in_first(planner, tmp_path):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [200, 120, 80, 60, 40])
-@pytest.mark.parametrize("kind", ["gpus", "clusters", "models"])
+@pytest.mark.parametrize(
+    "kind", ["gpus", "clusters", pytest.param("models", marks=pytest.mark.slow)]
+)
 def test_no_digit_is_cropped(planner, kind, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     printed = planner("specs", "list", kind).out.splitlines()

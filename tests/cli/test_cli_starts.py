@@ -39,7 +39,7 @@ def test_the_longest_request_of_a_command(
     assert read_launch(file_of(tmp_path, command)).values.get("max_model_len") == longest
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_server_whose_longest_request_finds_no_room_does_not_start(
     planner, command: str, tmp_path: Path

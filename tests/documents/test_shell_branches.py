@@ -61,7 +61,7 @@ def _requires_what_stands_outside(script: str, folder: Path) -> None:
 CASES = list(itertools.product(KINDS, FORMS, range(3)))
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("kind", "form", "way"), CASES)
 def test_options_outside_a_branch_are_read(kind: str, form: str, way: int, tmp_path: Path) -> None:
     for added in ADDED:

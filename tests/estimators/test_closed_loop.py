@@ -33,7 +33,7 @@ LENGTHS: dict[str, Any] = {
 }
 
 
-@settings(max_examples=examples(300, 40))
+@settings(max_examples=examples(300, 12))
 @given(
     model=st.sampled_from(MODELS),
     engine=st.sampled_from(ENGINES),

@@ -60,7 +60,7 @@ def _random_table(seed: int, rows: int = 40) -> TrainingConfigurations:
     )
 
 
-@pytest.mark.few(40)
+@pytest.mark.few(15)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_parts_of_the_step_add_up(model: str, framework: str) -> None:
@@ -83,7 +83,7 @@ def test_operators_and_the_rest_add_up(model: str) -> None:
     np.testing.assert_allclose(operators + rest, estimate.step_time, rtol=1e-9)
 
 
-@pytest.mark.few(40)
+@pytest.mark.few(15)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_parts_of_memory_add_up_on_the_fullest_gpu(model: str, framework: str) -> None:

@@ -45,7 +45,7 @@ def test_no_mfu_is_beyond_what_products_and_attention_reach():
 GPUS = Catalogue().names("gpus")
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("gpu", GPUS)
 def test_the_interval_of_every_gpu_ends_where_its_kernels_do(gpu):
     loaded = Catalogue().load_gpu(gpu)

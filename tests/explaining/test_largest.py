@@ -114,7 +114,7 @@ def test_a_larger_headroom_and_a_surer_fit_leave_less():
     assert length_of({**LONG, "confidence": 0.95}, "sequence_length").largest < plain
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("request_", "name"),
     [

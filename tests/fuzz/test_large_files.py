@@ -98,7 +98,7 @@ def _ran(words: list[str]) -> str:
     return text[-2000:] if code not in CODES or "internal error" in text else ""
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("reader", "content"), CASES)
 def test_work_grows_with_the_file(reader: str, content: str, folder: Path) -> None:
     begins, _, unit = content.rpartition("|") if len(content) > 1 else ("", "", content)

@@ -89,7 +89,7 @@ def fits_within(
     return False
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_changes_fit_and_nothing_that_was_tried_does_where_none_is_named(seed: int) -> None:
     request, plan, found = drawn_misfit(seed)
@@ -106,7 +106,7 @@ def test_changes_fit_and_nothing_that_was_tried_does_where_none_is_named(seed: i
         assert rejection(request, best[1].row) == ""
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_a_number_of_gpus_that_is_named_fits(seed: int) -> None:
     request, plan, found = drawn_misfit(seed)

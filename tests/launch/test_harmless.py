@@ -130,7 +130,7 @@ READ = [case for case in cases() if not case.refused]
 TELLS_THE_PROGRAM = {"train_dataset"}
 
 
-@pytest.mark.few(40)
+@pytest.mark.few(15)
 @pytest.mark.parametrize("case", READ, ids=lambda case: case.name)
 def test_what_is_called_unread_changes_nothing_when_it_goes(case: Case) -> None:
     """An option that is reported as without effect, or as not modelled, is not read secretly."""

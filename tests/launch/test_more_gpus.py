@@ -40,13 +40,13 @@ def _is_heeded(case: Case, workload: str | None) -> None:
         assert "0 configurations" not in message
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("case", READ, ids=lambda case: case.name)
 def test_twice_the_gpus_of_a_file_are_heeded_or_refused(case: Case) -> None:
     _is_heeded(case, None)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     "case", [case for case in READ if case.target in OF_STEPS], ids=lambda case: case.name
 )

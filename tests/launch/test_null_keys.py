@@ -30,7 +30,7 @@ def _outcome(launch: ImportedLaunch, options: dict[str, ParsedOption]) -> object
         return type(error)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", DOCUMENTS, ids=lambda case: case.name)
 def test_null_is_as_if_the_key_was_not_there(case: Case) -> None:
     launch = read_launch(case.path)

@@ -75,7 +75,7 @@ def test_what_cannot_run_is_refused(case: Case, planner: Command) -> None:
     assert re.search(case.refused, ran.err)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("case", READ, ids=_name)
 def test_a_completed_file_is_judged_as_the_page_says(case: Case) -> None:
     told = outcome(case)

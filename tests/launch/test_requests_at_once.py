@@ -16,6 +16,7 @@ from planner.workloads.serving.question import with_max_num_seqs, with_sequence_
 SHORT = ("--gpu", "a100-sxm-80gb", "--input-tokens", 128, "--output-tokens", 256)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("command", "option"),
     [

@@ -58,7 +58,7 @@ NAMES = (
 )
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", SAID)
 def test_a_file_is_estimated_as_its_program_runs_it(planner: Command, name: str) -> None:
     num_gpus, *wanted = SAID[name]

@@ -129,7 +129,7 @@ WAYS = {
 
 @pytest.mark.few(6)
 @pytest.mark.parametrize("name", WAYS)
-@settings(max_examples=examples(100, 8), deadline=None)
+@settings(max_examples=examples(100, 4), deadline=None)
 @given(
     order=st.permutations(PAIRS[1:]),
     tensor_parallel=st.sampled_from(["1", "2", "4"]),

@@ -134,7 +134,7 @@ def spelled(option: str, known: Mapping[str, Mapping[str, str]]) -> str:
     return next((x for x in spellings if x in known), name)
 
 
-@pytest.mark.few(40)
+@pytest.mark.few(15)
 @pytest.mark.parametrize(
     ("name", "plan"), [(name, plan) for name, plans in PLANS.items() for plan in plans]
 )

@@ -33,6 +33,7 @@ def faults(context: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="what glibc does")
 def test_pages_of_freed_arrays_are_not_faulted_again() -> None:
     assert faults("reuse_freed_pages") < faults("nullcontext") / 10

@@ -74,7 +74,7 @@ def test_no_more_is_judged_at_once_than_memory_allows(most):
     assert parts.configurations_evaluated == whole.configurations_evaluated
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "request_values",
     [

@@ -58,6 +58,7 @@ def test_both_modes_share_a_front():
     assert found.configurations_evaluated < whole.configurations_evaluated
 
 
+@pytest.mark.slow
 def test_engines_are_sampled_together():
     searched = problem(engine=("vllm", "sglang", "tensorrt-llm"))
     assert len(searched.sources) == 3

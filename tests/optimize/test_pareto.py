@@ -47,7 +47,7 @@ def test_front_is_the_definition_among_ties(values):
     assert pareto_front(values).tolist() == definition(values)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("distinct", [60, 500])
 @pytest.mark.parametrize("objectives", [1, 2, 3])
 def test_front_of_more_rows_than_a_chunk(objectives, distinct):

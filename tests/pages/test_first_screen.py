@@ -97,7 +97,7 @@ def test_the_chart_of_a_search_says_the_step_time_of_its_plan(results, page_made
 def test_what_has_no_plan_stands_with_its_reason(planner, tmp_path):
     path = tmp_path / "size.json"
     asked = ("--model", "llama-65b", "--gpu", "a100,h100", "--gpus", "8,64", "--tokens", "1T")
-    ran = planner("size", *asked, "--calendar-time", "230d", "--json", path)
+    ran = planner("size", *asked, "--calendar-time", "230d", "--space", "small", "--json", path)
     assert ran.exit_code == 0, ran.err
     table = next(b for b in read_page(path).blocks if isinstance(b, Table) and b.name == "no_plan")
     assert table.is_folded

@@ -54,7 +54,7 @@ def tried(function: Any, **request: Any) -> None:
         function(**request)
 
 
-@pytest.mark.few(29)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("workload", PLAIN)
 @pytest.mark.parametrize("field", FIELDS)
 def test_odd_values_of_fields(field, workload):

@@ -43,7 +43,7 @@ def _flat(**values: Any) -> TrainingConfigurations:
     return block.rows(np.arange(block.size))
 
 
-@pytest.mark.few(18)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_open_mesh_equals_flat_table(model: str, framework: str) -> None:

@@ -56,6 +56,7 @@ def test_requests_at_random_are_a_poisson_queue_to_the_last_bit() -> None:
     assert Arrivals().bursts_at(load) == Arrivals().dispersion_at(load) == 1.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("variation", [1.0, 3.0])
 def test_a_trace_tells_its_bursts_at_every_utilization(variation: float) -> None:
     times = times_of(variation, 200_000)
@@ -173,6 +174,7 @@ def test_the_closed_form_of_a_trace_is_near_its_replay(
     assert found.predicted[FIRST][0.5] == pytest.approx(found.replayed[FIRST][0.5], rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ["sglang", "vllm-v0"])
 def test_prompts_that_stop_answers_are_in_the_tail_of_their_tokens(
@@ -189,6 +191,7 @@ def test_prompts_that_stop_answers_are_in_the_tail_of_their_tokens(
     assert found.predicted[TOKEN][0.99] > 3 * found.predicted[TOKEN][None]
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("replicas", "step"), [(2, 0.0), (4, 0.0), (8, 0.0), (8, 3.0)])
 def test_replicas_that_take_a_trace_in_turn_meet_fewer_of_its_bursts(

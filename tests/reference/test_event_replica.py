@@ -135,7 +135,7 @@ def test_waits_and_percentiles_are_those_of_a_simulation(
             assert found == pytest.approx(Seen.within(values, share), rel=0.2), (name, share)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("engine", "clients"), [("vllm", 2), ("vllm", 16), ("vllm", 64), ("tgi", 2), ("tgi", 16)]
 )

@@ -60,7 +60,7 @@ def _assert_candidates_suffice(setting: TrainingInputs, world: World, layout: La
     assert estimate.peak_memory.item() == pytest.approx(memory, rel=1e-9), layout
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_stage_of_a_random_layout(
@@ -98,7 +98,7 @@ def _assert_deep_ones_equal(
         _assert_every_stage_equal(monkeypatch, setting, layout)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("pipeline", "virtual"), PIPELINES)
 @pytest.mark.parametrize("recompute", ["none", "selective", "feed_forward", "full"])
 def test_every_stage_of_deepseek_v3(

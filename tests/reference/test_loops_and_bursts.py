@@ -271,7 +271,7 @@ def test_clients_who_send_a_number_of_requests(seed: int) -> None:
         assert first == pytest.approx(mean(seen, lambda one: Seen.mean(one.first)), **near)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(30))
 def test_requests_at_a_rate_with_and_without_an_end(seed: int) -> None:
     chance = random.Random(seed)

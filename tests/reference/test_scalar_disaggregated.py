@@ -67,7 +67,7 @@ def deployments(replicas: list[Replica]) -> list[Deployment]:
     ]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize(("model", "replicas"), [("llama-2-70b", DENSE), ("mixtral-8x7b", EXPERTS)])

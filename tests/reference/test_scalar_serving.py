@@ -71,7 +71,7 @@ def same(found: float, expected: float) -> bool:
     return found == pytest.approx(expected, rel=1e-9, abs=1e-13)
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("gpu", "execution"),
     [("a100-sxm-80gb", {}), *(("h100-sxm-80gb", execution) for execution in EXECUTIONS)],
@@ -173,7 +173,7 @@ def test_room_by_the_share_of_memory_that_an_engine_is_told(engine: str) -> None
         assert same(at(found.room.size, row, len(replicas)), expected.room.size), c
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("scheduler", "workload"), TRAFFIC)
 @pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
 def test_continuous_batching_and_its_spread(

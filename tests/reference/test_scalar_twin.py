@@ -74,7 +74,7 @@ def _assert_drawn_equal(setting: TrainingInputs, choose: Any, draws: int, compar
     return len(layouts)
 
 
-@pytest.mark.few(17)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_table_of_random_configurations_equals_the_twin(
@@ -95,7 +95,7 @@ def test_many_random_configurations_equal_the_twin(model: str, framework: str, s
         assert _assert_drawn_equal(setting, choose, draws=400, compared=4) == 4
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("framework", FRAMEWORKS_OF_ADAPTERS)
 @pytest.mark.parametrize("model", MODELS_OF_ADAPTERS)
 def test_adapters_of_random_configurations_equal_the_twin(
@@ -136,7 +136,7 @@ def test_one_random_configuration_equals_the_twin(data: st.DataObject) -> None:
         _assert_equal(evaluate(setting, make_table([layout])), 0, world, layout)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", ["llama-65b", "deepseek-v3", "falcon-40b", "nemotron-h-8b"])
 def test_rules_reject_what_the_twin_rejects(model: str, framework: str, seed: int) -> None:

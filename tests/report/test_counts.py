@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from syntax import nodes
 
-import planner
 from planner.base import formatting
 from planner.show.output_blocks import KeyValues, make_lines
 from planner.show.presenters.uncertainty import evidence
 from tests.rows import each
 
 NOUNS = formatting.NOUNS.split("|")
-SOURCE = Path(planner.__file__).parent
 
 
 def expected(number: int, noun: str) -> str:
@@ -62,8 +60,8 @@ def test_what_is_shown_agrees(number: int) -> None:
 
 def counted_nouns() -> Iterator[tuple[str, str]]:
     """Where a text has a length right before a noun, and the noun."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, of_module in nodes().items():
+        for node in of_module:
             if not isinstance(node, ast.JoinedStr):
                 continue
             for value, after in zip(node.values, node.values[1:], strict=False):
@@ -71,7 +69,7 @@ def counted_nouns() -> Iterator[tuple[str, str]]:
                     continue
                 word = str(after.value).removeprefix(" ").split(" ")[0].strip(".,:;)")
                 if ast.unparse(value.value).startswith("len(") and word.endswith("s"):
-                    yield f"{path.name}:{node.lineno}", word
+                    yield f"{path}:{node.lineno}", word
 
 
 def test_every_counted_noun_is_known() -> None:

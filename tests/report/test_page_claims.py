@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -112,7 +111,7 @@ def test_the_decision_is_that_of_its_tables(page_of: Callable[[str], str], name:
         assert costs[row[-1].split(":")[0]] <= min(costs.values()) + 0.011
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["size serve", "size day", "size budget", "size train"])
 def test_what_is_called_cheapest_costs_least(page_of: Callable[[str], str], name: str) -> None:
     page = page_of(name)
@@ -149,16 +148,17 @@ def test_best_of_a_comparison_is_starred(page_of: Callable[[str], str]) -> None:
             assert letter in starred[result], (letter, result)
 
 
-def test_a_search_recommends_what_its_front_marks(page_of: Callable[[str], str]) -> None:
-    for name in ("search serve", "search train"):
-        page: Any = page_of(name)
-        (front,) = _tables(page, "Pareto front")
-        heads, *rows = front
-        marked = [row for row in rows if "&lt;" in row[0]]
-        assert len(marked) == 1
-        plan = marked[0][heads.index("plan")]
-        headline = page.partition("**")[2].partition("**")[0]
-        assert f"({plan}" in headline, (plan, headline)
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["search serve", "search train"])
+def test_a_search_recommends_what_its_front_marks(page_of: Callable[[str], str], name: str) -> None:
+    page = page_of(name)
+    (front,) = _tables(page, "Pareto front")
+    heads, *rows = front
+    marked = [row for row in rows if "&lt;" in row[0]]
+    assert len(marked) == 1
+    plan = marked[0][heads.index("plan")]
+    headline = page.partition("**")[2].partition("**")[0]
+    assert f"({plan}" in headline, (plan, headline)
 
 
 def test_the_pages_are_read(page_of: Callable[[str], str], tmp_path: Path) -> None:

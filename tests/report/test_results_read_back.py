@@ -83,7 +83,7 @@ def written(tmp_path_factory):
     return _Written(tmp_path_factory.mktemp("written"))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_result_is_read_back_from_its_file(written, name):
     kind, *words = COMMANDS[name]
@@ -98,6 +98,7 @@ def test_a_result_is_read_back_from_its_file(written, name):
     assert result_from_json(changed) != result
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", range(3))
 def test_a_drawn_search_is_read_back(written, number):
     draw = random.Random(number)

@@ -80,6 +80,7 @@ def test_steps_of_inference_stand_one_after_the_other(tmp_path: Path) -> None:
     assert min(second) == pytest.approx(timelines[0].makespan * 1e6, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_of_deep_pipelines_the_file_is_small(tmp_path: Path) -> None:
     path = tmp_path / "deep.json"
     asked = {**TRAIN, "num_gpus": 2048, "global_batch_size": 4096}

@@ -48,7 +48,7 @@ def test_a_question_is_answered_in_a_screen(planner, asked) -> None:
     check(ran.exit_code, ran.out or ran.err)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", launches(), ids=lambda case: case.name)
 def test_a_file_is_judged_in_a_screen(planner, monkeypatch, case) -> None:
     path = Path(case.path)

@@ -147,9 +147,14 @@ def test_parameters_are_said_what_they_mean() -> None:
     ]
 
 
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
-    "name", ["planner.api", "planner.api_files", "planner.errors", "planner.base.units"]
+    "name",
+    [
+        pytest.param("planner.api", marks=pytest.mark.slow),
+        pytest.param("planner.api_files", marks=pytest.mark.slow),
+        "planner.errors",
+        "planner.base.units",
+    ],
 )
 def test_examples_of_the_interface_run(name: str) -> None:
     ran = doctest.testmod(import_module(name))

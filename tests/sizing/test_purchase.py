@@ -183,7 +183,7 @@ def test_a_training_run_has_the_same_page(tmp_path: Path) -> None:
 BUY = (
     "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100,h200", "--input-tokens", 500,
     "--output-tokens", 100, "--request-rate", 20, "--ttft", "2s", "--tpot", "50ms",
-    "--budget", "1MUSD/year", "--power", "100kW",
+    "--budget", "1MUSD/year", "--power", "100kW", "--engine", "vllm", "--mode", "aggregated",
 )  # fmt: skip
 
 

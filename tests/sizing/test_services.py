@@ -76,13 +76,14 @@ def _where(fleet):
 
 def test_the_stock_decides_who_runs_on_which_gpu():
     """What each takes alone, by `size`; of too few of the better GPU who gains most has them."""
-    services = {"services": {"chat": CHAT, "small": SMALL}, **COMMON}
+    common = {**COMMON, "settings": {"tensor_parallel": 4, "pipeline_parallel": 1}}
+    services = {"services": {"chat": CHAT, "small": SMALL}, **common}
     asked = {"price": {"h100": 2, "b200": 3}, "gpu": ["h100", "b200"]}
     alone = {
         name: {
             size.gpu: size.fewest.num_gpus
             for size in planner.size(
-                workload="serve", **COMMON, **own, price=2, gpu=["h100", "b200"]
+                workload="serve", **common, **own, price=2, gpu=["h100", "b200"]
             ).sizes
         }
         for name, own in services["services"].items()
@@ -106,7 +107,7 @@ def test_the_stock_decides_who_runs_on_which_gpu():
         name: {"h100-sxm-80gb": counts["h100-sxm-80gb"]} for name, counts in alone.items()
     }
     assert bound.pools[0].peak_gpus == h100
-    chat = {"services": {"chat": CHAT}, **COMMON}
+    chat = {"services": {"chat": CHAT}, **common}
     few = alone["chat"]["h100-sxm-80gb"] - 1
     with pytest.raises(InfeasibleError, match="1 more h100-sxm-80gb"):
         planner.size_services(chat, stock=f"h100={few}", price=2)

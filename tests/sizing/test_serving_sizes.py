@@ -149,7 +149,10 @@ def test_with_other_gpus_for_prompts_the_cheapest_may_have_more():
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("mode", "others", "bound"),
-    [("disaggregated", {"prefill_gpu": "a100"}, 0.3), ("aggregated", {}, 0.2)],
+    [
+        pytest.param("disaggregated", {"prefill_gpu": "a100"}, 0.3, marks=pytest.mark.slow),
+        ("aggregated", {}, 0.2),
+    ],
 )
 def test_what_is_predicted_for_one_contract_is_judged_for_all(mode, others, bound):
     """At 0.3 and 0.2 USD per million tokens spot GPUs serve what others cannot."""

@@ -54,7 +54,7 @@ def number(text: str) -> float:
     return float(text.lstrip("*~").replace(",", ""))
 
 
-@pytest.mark.few(22)
+@pytest.mark.few(10)
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("is_full", [False, True])
 def test_claims_of_sweeps_hold(seed: int, is_full: bool) -> None:

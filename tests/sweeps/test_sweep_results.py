@@ -281,7 +281,7 @@ SERVED = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "table",
     [

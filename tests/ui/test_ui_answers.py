@@ -60,7 +60,7 @@ def _sentences(found):
     return [re.sub("<[^>]*>", "", one) for one in told]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_page_and_an_object(command):
     found = _answer(command, ASKED[command])
@@ -91,6 +91,7 @@ def test_pools_are_those_of_the_command_line(planner, tmp_path):
     assert any("2 pools by length" in line for line in _sentences(found))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["search", "explain", "max-batch"])
 def test_what_nobody_gave_is_told_by_field(command):
     found = _answer(command, "model=llama-7b&num_gpus=8&settings=zero%3D1+tp%3D2")

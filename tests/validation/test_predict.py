@@ -153,7 +153,7 @@ ODD = ["", "0", "1", "7", "0.5", "1e-9", "1e6", "1e18", "1e300", "none", "fp8", 
 PLACES = st.integers(0, 9_999)
 
 
-@settings(max_examples=examples(60, 12))
+@settings(max_examples=examples(60, 6))
 @given(place=PLACES, odd=st.lists(st.tuples(PLACES, st.sampled_from(ODD)), min_size=1, max_size=4))
 def test_odd_cells_are_predicted_or_have_a_reason(sample, library, place, odd):
     cells = dict(sample.rows[place % len(sample.rows)].cells)

@@ -146,7 +146,7 @@ def test_a_plan_is_explained_against_another_length(planner):
     assert "output tokens" in ran.out
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("more", "told"),
     [

@@ -63,7 +63,7 @@ _LAUNCHERS = (
 _COMPANIONS = ("", "--deepspeed z3.json", "--fsdp full_shard --fsdp_config fsdp.json")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("launcher", _LAUNCHERS)
 def test_no_launcher_and_no_file_beside_it_lets_a_flag_swallow(
     tmp_path: Path, launcher: str

@@ -36,7 +36,7 @@ CASES = [
 ]
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("name", "plan"), CASES)
 def test_every_option_that_is_written_is_read_back(name: str, plan: str) -> None:
     """Plans of worked values, which have every row of a table: see ``test_worked_values``."""

@@ -153,7 +153,7 @@ def test_a_plan_is_read_back_from_its_files(
         assert not wrong, (job.model.name, job.gpu.name, job.saved_plan.parameters, wrong)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("name", TARGETS)
 def test_what_a_search_for_a_target_recommends_is_written(

@@ -189,7 +189,7 @@ def test_parts_of_serving_are_modules_exchanges_and_waits(shown: Shown, served: 
     shown("parts", served.plan, served.recommended)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [400, 800, 1900])
 @pytest.mark.parametrize("asked", [TRAIN, SERVE], ids=["train", "serve"])
 def test_kernels_stand_under_their_roof(shown: Shown, asked: dict[str, Any], width: int) -> None:
@@ -306,6 +306,7 @@ def test_several_works_are_panels(shown: Shown) -> None:
     assert "6 of 8 works" in figure.get_suptitle()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [400, 900])
 def test_a_matrix_has_a_word_in_every_cell(shown: Shown, width: int) -> None:
     matrix = Matrix(
@@ -472,6 +473,7 @@ def test_curves_of_latency_go_through_the_percentiles(shown: Shown, width: int) 
         assert [*line.get_xdata()] == [row[f"{name}_p{percent}_s"] for percent in (50, 90, 99)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("width", "mode"), [(320, "aggregated"), (1900, "disaggregated")])
 def test_what_is_found_lies_on_the_curve_of_its_router(shown: Shown, width: int, mode: str) -> None:
     sessions = {"input_tokens": 6000, "turns": 12, "think_time": 60.0, "host_cache": 2e11}
