@@ -669,15 +669,13 @@ def test_adapters_that_are_loaded_are_named(tmp_path: Path) -> None:
     [
         ("python run.py --do_predict --model_name_or_path Qwen/Qwen3-8B\n", "is an evaluation"),
         ("swift rlhf --rlhf_type ppo --model Qwen/Qwen3-8B --reward_model a\n", "is PPO with"),
-        ("stage: ppo\nmodel_name_or_path: Qwen/Qwen3-8B\nreward_model: a\n", "is PPO with"),
     ],
 )
 def test_evaluations_and_ppo_with_a_value_model_are_named(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    name = "run.yaml" if text.startswith("stage") else "run.sh"
     with pytest.raises(LaunchError, match=message):
-        _read(tmp_path, {name: text})
+        _read(tmp_path, {"run.sh": text})
 
 
 def test_modules_of_swift_are_its_commands(tmp_path: Path) -> None:

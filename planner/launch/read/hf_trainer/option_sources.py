@@ -353,7 +353,7 @@ def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: s
         if (text := (options.texts.get(option) or "").lower()) in _OBJECTIVE_NAMES
     ]
     word = next(iter(words), None) or objective_of_program_name(options.words)
-    if options.is_on("--reward_model"):
+    if options.is_on("--reward_model") and word not in _ON_ROLLOUTS:
         word = "rm"
     word = word or _objective_of_options(options, name)
     if word is None and not _CHECKPOINTS & set(options.texts):
