@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +15,12 @@ from planner.documents.unroll_loops import unroll_loops
 from planner.errors import LaunchError
 
 _MOST_STEPS = 200_000
-_MOST_STEPS_BEFORE_IMPORT = 60_000
+_MOST_STEPS_BEFORE_IMPORT = 30_000
 _MOST_MODULES = 12
-_LIBRARIES = frozenset(
-    {"accelerate", "datasets", "deepspeed", "numpy", "peft", "torch", "transformers", "trl"}
-    | {"unsloth", "vllm", "sglang", "tensorrt_llm", "lmdeploy", "megatron", "nemo", "torchtitan"}
-)
+_LIBRARIES = sys.stdlib_module_names | {
+    *("accelerate", "datasets", "deepspeed", "numpy", "peft", "torch", "transformers", "trl"),
+    *("unsloth", "vllm", "sglang", "tensorrt_llm", "lmdeploy", "megatron", "nemo", "torchtitan"),
+}
 """Packages whose calls are known by name: no file near the program is read for them."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _MODEL_KEYS = {"model", "model_path"}  # of mappings that may be the options of an engine

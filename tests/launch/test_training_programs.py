@@ -125,3 +125,13 @@ def test_a_module_near_a_script_is_its_program(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("python -m src.own\n")
 
     assert read_launch(tmp_path / "run.sh").values["model"] == "Qwen/Qwen3-8B"
+
+
+def test_the_method_of_an_own_document_is_the_objective(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "base_model: Qwen/Qwen3-8B\ntraining_method: DPO\nper_device_train_batch_size: 1\n"
+        "gradient_accumulation_steps: 2\noutput_dir: o\n"
+    )
+
+    assert read_launch(path).values["training_objective"] == "dpo"

@@ -44,6 +44,7 @@ def read(folder: Path, name: str, text: str) -> dict[str, object]:
         ("run.sh", f"accelerate launch -m trl.scripts.rloo {_BATCH}", "grpo"),
         ("run.sh", "swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct", "grpo"),
         ("lf.yaml", f"{_FACTORY}stage: ppo\n", "grpo"),
+        ("lf.yaml", f"{_FACTORY}stage: ppo\nreward_model: out/rm\n", "grpo"),
         ("ax.yml", f"{_AXOLOTL}rl: grpo\n", "dapo"),
     ],
 )

@@ -229,6 +229,8 @@ _TYPES_BY_NAME = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", 
 _SHARDING_SECTIONS = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
 # Options of the objective in LLaMA-Factory, ms-swift and axolotl.
 _OPTIONS = ("--rlhf_type", "--rl", "--stage")
+# Those of users' own documents.
+_METHODS = ("--training_method", "--train_method", "--method", "--algorithm")
 _EMPTY_TEXTS = (None, "", "null", "none", "false")
 _LOSSES = ("--pref_loss", "--loss_type")
 # Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
@@ -344,6 +346,11 @@ def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: s
     # An unknown objective is refused, not replaced by another option's.
     words += [
         text for option in _OPTIONS[:2] if (text := options.texts.get(option)) not in _EMPTY_TEXTS
+    ]
+    words += [
+        text
+        for option in _METHODS
+        if (text := (options.texts.get(option) or "").lower()) in _OBJECTIVE_NAMES
     ]
     word = next(iter(words), None) or objective_of_program_name(options.words)
     if options.is_on("--reward_model") and word not in _ON_ROLLOUTS:
