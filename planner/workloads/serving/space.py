@@ -391,12 +391,7 @@ _NUMBERS = ("replicas", "prefill_replicas")
 def serving_sources(scene: HardwareScenario) -> list[Source]:
     """The search sources of a scenario, one for each serving mode and prefill GPU."""
     request = scene.question.request
-    engine = scene.profile
-    if not engine.scheduler.serves:
-        raise SearchSpaceError(
-            f"{engine.name} has static batches only and cannot serve a stream of requests: "
-            "see `planner estimate --workload inference`."
-        )
+    _check_streams(scene)
     modes = parse_modes(request)
     if scene.question.work.embeds:
         modes = _without_answers(scene, modes)
@@ -577,6 +572,16 @@ def _mesh(
         engine=_engine(scene, scene.place),
         caches_activations=caches_activations(question.request),
     )
+
+
+def _check_streams(scene: HardwareScenario) -> None:
+    """Refuse an engine that serves no streams."""
+    engine = scene.profile
+    if not engine.scheduler.serves:
+        raise SearchSpaceError(
+            f"{engine.name} has static batches only and cannot serve a stream of requests: "
+            "see `planner estimate --workload inference`."
+        )
 
 
 def _without_pools(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
