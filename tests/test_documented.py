@@ -161,11 +161,15 @@ def faults_of(holder: Any) -> Iterator[str]:
 
 
 def class_faults(kind: type) -> Iterator[str]:
-    """Undocumented fields of a class, and parameters of its methods."""
+    """Undocumented fields of a class, and parameters of its methods.
+
+    What the docstring of its module documents need not be repeated by each method.
+    """
+    shared = set(parameter_texts(sys.modules[kind.__module__]))
     if not issubclass(kind, Enum):
         yield from missing_of(kind, set(fields_of(kind)))
     for function in functions_of(kind):
-        yield from missing_of(function, parameters_of(function))
+        yield from missing_of(function, parameters_of(function), shared=shared)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

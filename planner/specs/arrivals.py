@@ -1,4 +1,13 @@
-"""Arrivals of requests: burstiness and waits of their queue, by utilization of the server."""
+"""Arrivals of requests: burstiness and waits of their queue, by utilization of the server.
+
+Parameters
+----------
+replicas : number of replicas that share the requests
+load : utilization of a replica, 0 to 1
+mean : mean wait of a replica [s]
+limit : upper bound of each wait [s]
+share : share of the requests, 0 to 1
+"""
 
 from __future__ import annotations
 
@@ -94,12 +103,7 @@ class TracePaths:
         return {}
 
     def nearest(self, replicas: Numeric) -> Iterator[tuple[BoolArray, RoundRobinPaths]]:
-        """Yield (mask, paths) for the power of 2 nearest to the numbers of replicas.
-
-        Parameters
-        ----------
-        replicas : number of replicas that share the requests
-        """
+        """Yield (mask, paths) for the power of 2 nearest to the numbers of replicas."""
         position, turns = self._turned(replicas)
         nearest = np.rint(position)
         for number, paths in enumerate(turns):
@@ -116,28 +120,14 @@ class TracePaths:
         return powers - low, [self._paths_by_replicas[power] for power in range(low, high + 1)]
 
     def bursts_at(self, replicas: Numeric, load: Numeric) -> FloatArray:
-        """Return the squared coefficient of variation that gives the mean wait at a load.
-
-        Parameters
-        ----------
-        replicas : number of replicas that share the requests
-        load : utilization of a replica, 0 to 1
-        """
+        """Return the squared coefficient of variation that gives the mean wait at a load."""
         position, turns = self._turned(replicas)
         return _between(np.stack([paths.bursts for paths in turns]), position, _of_load(load))
 
     def mean_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, limit: Numeric
     ) -> FloatArray:
-        """Return the mean of waits that are each cut off at ``limit`` [s].
-
-        Parameters
-        ----------
-        mean : mean wait of a replica [s]
-        replicas : number of replicas that share the requests
-        load : utilization of a replica, 0 to 1
-        limit : upper bound of each wait [s]
-        """
+        """Return the mean of waits that are each cut off at ``limit`` [s]."""
         position, turns = self._turned(replicas)
         waits = _between(np.stack([paths.waits for paths in turns]), position, _of_load(load))
         wait = np.asarray(mean)[..., None] * waits
@@ -151,9 +141,6 @@ class TracePaths:
         Parameters
         ----------
         mean : mean of wait plus prefill time [s]
-        replicas : number of replicas that share the requests
-        load : utilization of a replica, 0 to 1
-        share : share of the requests, 0 to 1
         """
         position, turns = self._turned(replicas)
         of_share = np.stack([_of_share(paths.through, share) for paths in turns])
@@ -168,10 +155,8 @@ class TracePaths:
 
         Parameters
         ----------
-        replicas : number of replicas that share the requests
         slots : sequences that decode at the same time
         scale : decode time of an answer over the mean gap between requests of a replica
-        load : utilization of a replica, 0 to 1
         axis : 0: of answers, 1: of their tokens
         """
         position, turns = self._turned(replicas)
@@ -211,7 +196,6 @@ class Arrivals:
         Parameters
         ----------
         requests : mean number of arrivals at one replica in the interval
-        replicas : number of replicas that share the requests
         """
         if self.are_random:
             return 1.0
@@ -220,14 +204,7 @@ class Arrivals:
         return np.asarray(1 + (of_all - 1) / replicas)
 
     def wait_within(self, mean: Numeric, load: Numeric, share: float) -> FloatArray:
-        """Return the ``share`` quantile of the wait [s].
-
-        Parameters
-        ----------
-        mean : mean wait of a replica [s]
-        load : utilization of a replica, 0 to 1
-        share : share of the requests, 0 to 1
-        """
+        """Return the ``share`` quantile of the wait [s]."""
         if not self.spread:
             with np.errstate(divide="ignore", invalid="ignore"):
                 over = np.log(np.asarray(load) / (1 - share))
@@ -236,14 +213,7 @@ class Arrivals:
         return np.asarray(np.interp(load, LOADS, of_share) * mean)
 
     def mean_within(self, mean: Numeric, load: Numeric, limit: Numeric) -> FloatArray:
-        """Return the mean of waits that are each cut off at ``limit`` [s].
-
-        Parameters
-        ----------
-        mean : mean wait of a replica [s]
-        load : utilization of a replica, 0 to 1
-        limit : upper bound of each wait [s]
-        """
+        """Return the mean of waits that are each cut off at ``limit`` [s]."""
         ratio = np.asarray(limit) / np.maximum(mean, 1e-12)
         if not self.spread:
             return np.asarray(mean * -np.expm1(-ratio * load))
@@ -260,11 +230,6 @@ class Arrivals:
         """Return the squared coefficient of variation of a replica's arrivals at a load.
 
         With a random one in R requests of a stream per replica, :math:`1 + (c_a^2 - 1) / R`.
-
-        Parameters
-        ----------
-        load : utilization of a replica, 0 to 1
-        replicas : number of replicas that share the requests
         """
         if self.are_random:
             return 1.0

@@ -1,4 +1,15 @@
-"""Specs by name: in the user's folder, in the working directory, and shipped."""
+"""Specs by name: in the user's folder, in the working directory, and shipped.
+
+Parameters
+----------
+name : name, alias or path of the spec
+kind : kind of spec, such as ``gpus``
+folder : folder of own spec files, searched first; None: working directory and shipped files
+model : model
+gpu_name : name of the GPU
+user_folder : CSV file of the user's prices, whose offers replace those of the price lists
+gpu : GPU
+"""
 
 from __future__ import annotations
 
@@ -54,11 +65,6 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
 
     Raises SpecError if the model is unknown or its file has errors; MissingDependencyError if it
     has to be downloaded, and huggingface-hub is not installed.
-
-    Parameters
-    ----------
-    name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     if name.endswith(".toml"):
         return _from_toml(find(SpecKind.MODELS, name, folder))
@@ -91,7 +97,6 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
     Parameters
     ----------
     name : ORG/NAME of a repository
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     is_path = name.endswith((".toml", ".json")) or os.path.isdir(name)
     has_spec = "/" not in name and _has_spec(name, folder)
@@ -154,7 +159,6 @@ def in_format(model: ModelSpec, word: str) -> ModelSpec:
 
     Parameters
     ----------
-    model : model
     word : type of the weights, such as ``fp8``
     """
     if word == _SIXTEEN_BIT:
@@ -167,12 +171,7 @@ def in_format(model: ModelSpec, word: str) -> ModelSpec:
 
 
 def stored_types(model: ModelSpec) -> tuple[str, str]:
-    """Return the types of a model's dense matrices and of its experts, as glossary words.
-
-    Parameters
-    ----------
-    model : model
-    """
+    """Return the types of a model's dense matrices and of its experts, as glossary words."""
     dense = model.quantization or _SIXTEEN_BIT
     return dense, model.expert_quantization or dense
 
@@ -216,12 +215,7 @@ class Catalogue:
                 raise SpecError(f"{self.folder}: there is no such folder.")
 
     def folders(self, kind: SpecKind | str) -> list[Path]:
-        """Return the folders of specs of ``kind`` in lookup order.
-
-        Parameters
-        ----------
-        kind : kind of spec, such as ``gpus``
-        """
+        """Return the folders of specs of ``kind`` in lookup order."""
         return spec_folders(kind, self.folder)
 
     def price_files(self) -> list[Path]:
@@ -229,12 +223,7 @@ class Catalogue:
         return price_files(self.folder)
 
     def names(self, kind: SpecKind | str) -> list[str]:
-        """Return the sorted names of all specs of a kind.
-
-        Parameters
-        ----------
-        kind : kind of spec, such as ``gpus``
-        """
+        """Return the sorted names of all specs of a kind."""
         return names(kind, self.folder)
 
     def gpus_on_hand(self) -> list[str]:
@@ -242,22 +231,11 @@ class Catalogue:
         return [name for name in self.names("gpus") if not self.load_gpu(name).spec.announced]
 
     def find(self, kind: SpecKind | str, name: str) -> Path:
-        """Return the file of a spec, by name, alias or path.
-
-        Parameters
-        ----------
-        kind : kind of spec, such as ``gpus``
-        name : name, alias or path of the spec
-        """
+        """Return the file of a spec, by name, alias or path."""
         return find(kind, name, self.folder)
 
     def load_model(self, name: str) -> ModelSpec:
-        """Load a model by name, alias, ORG/NAME of Hugging Face, or path; see `load_model`.
-
-        Parameters
-        ----------
-        name : name, alias or path of the spec
-        """
+        """Load a model by name, alias, ORG/NAME of Hugging Face, or path; see `load_model`."""
         return load_model(name, self.folder)
 
     def copied_from(self, name: str) -> str | None:
@@ -270,39 +248,19 @@ class Catalogue:
         return copied_from(name, self.folder)
 
     def load_gpu(self, name: str) -> LoadedSpec[GpuSpec]:
-        """Load a GPU completed with its class's defaults, with the source of each number.
-
-        Parameters
-        ----------
-        name : name, alias or path of the spec
-        """
+        """Load a GPU completed with its class's defaults, with the source of each number."""
         return load_gpu_with_provenance(name, self.folder)
 
     def load_cluster(self, name: str) -> LoadedSpec[ClusterSpec]:
-        """Load a cluster, with the source of each number.
-
-        Parameters
-        ----------
-        name : name, alias or path of the spec
-        """
+        """Load a cluster, with the source of each number."""
         return load_cluster_with_provenance(name, self.folder)
 
     def load_framework(self, name: str) -> LoadedSpec[FrameworkProfile]:
-        """Load a framework profile, with the source of each number.
-
-        Parameters
-        ----------
-        name : name, alias or path of the spec
-        """
+        """Load a framework profile, with the source of each number."""
         return load_framework(name, self.folder)
 
     def load_engine(self, name: str) -> LoadedSpec[EngineProfile]:
-        """Load an engine profile, with the source of each number.
-
-        Parameters
-        ----------
-        name : name, alias or path of the spec
-        """
+        """Load an engine profile, with the source of each number."""
         return load_engine(name, self.folder)
 
     def load_profile(
@@ -313,26 +271,15 @@ class Catalogue:
         Parameters
         ----------
         kind : ``framework`` or ``engine``
-        name : name, alias or path of the spec
         """
         return self.load_framework(name) if kind == "framework" else self.load_engine(name)
 
     def load_reliability(self, name: str) -> LoadedSpec[ReliabilitySpec]:
-        """Load failure rates and recovery times, with the source of each number.
-
-        Parameters
-        ----------
-        name : name, alias or path of the spec
-        """
+        """Load failure rates and recovery times, with the source of each number."""
         return load_reliability(name, self.folder)
 
     def load_space(self, name: str) -> LoadedSpec[SearchSpace]:
-        """Load a search space.
-
-        Parameters
-        ----------
-        name : name, alias or path of the spec
-        """
+        """Load a search space."""
         return _load_space(name, self.folder)
 
     def price(
@@ -346,21 +293,13 @@ class Catalogue:
 
         Parameters
         ----------
-        gpu_name : name of the GPU
         contract : contract, such as ``spot``; None: the usual contract of the GPU
         provider : seller; None: any
-        user_folder : CSV file of the user's prices, whose offers replace those of the price lists
         """
         return price_of(gpu_name, contract, provider, user_folder, self.folder)
 
     def offers(self, gpu_name: str, user_folder: Path | None = None) -> list[Price]:
-        """Return all offers of a GPU in lookup order of their lists.
-
-        Parameters
-        ----------
-        gpu_name : name of the GPU
-        user_folder : CSV file of the user's prices, whose offers replace those of the price lists
-        """
+        """Return all offers of a GPU in lookup order of their lists."""
         return offers_of(gpu_name, user_folder, self.folder)
 
     def load_power(self) -> LoadedSpec[PowerProfile]:
@@ -381,18 +320,12 @@ class Catalogue:
 
         Parameters
         ----------
-        gpu : GPU
         kind : kind of the fabric
         """
         return collectives(gpu, kind, self.folder)
 
     def gemm_table(self, gpu: GpuSpec) -> GemmTable | None:
-        """Return the GEMM table measured on a GPU; None if there is none.
-
-        Parameters
-        ----------
-        gpu : GPU
-        """
+        """Return the GEMM table measured on a GPU; None if there is none."""
         name = gpu.efficiency.gemm_table
         return load_gemm_table(name, gpu.name, self.folder) if name else None
 

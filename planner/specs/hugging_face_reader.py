@@ -1,4 +1,11 @@
-"""Reads the values of a ``config.json`` and collects all errors instead of stopping."""
+"""Reads the values of a ``config.json`` and collects all errors instead of stopping.
+
+Parameters
+----------
+key : key of ``config.json``
+least : smallest valid value
+supported : supported value
+"""
 
 from __future__ import annotations
 
@@ -43,7 +50,6 @@ class ConfigReader:
 
         Parameters
         ----------
-        key : key of ``config.json``
         text : predicate of the error message
         """
         error = f"{self.prefix}{key} {text}."
@@ -55,9 +61,7 @@ class ConfigReader:
 
         Parameters
         ----------
-        key : key of ``config.json``
         default : value if the key is missing; None: a missing key is an error
-        least : smallest valid value
         """
         size = self.optional_size(key, least)
         if size is not None:
@@ -69,13 +73,7 @@ class ConfigReader:
         return max(least, 1)
 
     def optional_size(self, key: str, least: int = 1) -> int | None:
-        """Return an integer; None if missing, null or invalid.
-
-        Parameters
-        ----------
-        key : key of ``config.json``
-        least : smallest valid value
-        """
+        """Return an integer; None if missing, null or invalid."""
         present = {
             name: self.values[name]
             for name in _NAMES.get(key, (key,))
@@ -100,7 +98,6 @@ class ConfigReader:
 
         Parameters
         ----------
-        key : key of ``config.json``
         default : value if the key is missing
         """
         value = self.values.get(key)
@@ -112,13 +109,7 @@ class ConfigReader:
         return value
 
     def refuse(self, key: str, supported: bool) -> None:
-        """Record an error if a flag differs from the supported value.
-
-        Parameters
-        ----------
-        key : key of ``config.json``
-        supported : supported value
-        """
+        """Record an error if a flag differs from the supported value."""
         if self.flag(key, supported) != supported:
             self.add_error(key, f"must be {str(supported).lower()}: the other way is not supported")
 
@@ -127,8 +118,6 @@ class ConfigReader:
 
         Parameters
         ----------
-        key : key of ``config.json``
-        supported : supported value
         why : predicate of the error message
         silent : value if the key is missing
         """
@@ -142,7 +131,6 @@ class ConfigReader:
 
         Parameters
         ----------
-        key : key of ``config.json``
         length : number of items; None: any
         """
         value = self.values.get(key)
@@ -157,12 +145,7 @@ class ConfigReader:
         return value
 
     def table(self, key: str) -> ConfigReader:
-        """Return the object under ``key``; an empty one if missing.
-
-        Parameters
-        ----------
-        key : key of ``config.json``
-        """
+        """Return the object under ``key``; an empty one if missing."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, dict):
             self.add_error(key, f"must be an object, not {_short(value)}")
@@ -180,12 +163,7 @@ class ConfigReader:
         return ConfigReader({**defaults, **present}, self.errors, self.prefix)
 
     def names(self, key: str) -> bool:
-        """Return whether the object has ``key``, even with a null value.
-
-        Parameters
-        ----------
-        key : key of ``config.json``
-        """
+        """Return whether the object has ``key``, even with a null value."""
         return any(name in self.values for name in _NAMES.get(key, (key,)))
 
     def completed(self, defaults: Mapping[str, object]) -> ConfigReader:

@@ -1,4 +1,10 @@
-"""Operating terms of GPUs: price, power, failures, interruptions; and API prices per token."""
+"""Operating terms of GPUs: price, power, failures, interruptions; and API prices per token.
+
+Parameters
+----------
+folder : folder of own spec files, searched first; None: working directory and shipped files
+num_gpus : GPUs that are needed
+"""
 
 from __future__ import annotations
 
@@ -225,7 +231,6 @@ def load_reliability(name: str, folder: Path | None = None) -> LoadedSpec[Reliab
     Parameters
     ----------
     name : name, alias or path of the spec
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     path = find(SpecKind.RELIABILITY, name, folder)
     table, others = reliability_table(path, folder)
@@ -244,7 +249,6 @@ def reliability_table(
     Parameters
     ----------
     path : file of the figures
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     table, others = profile_table(SpecKind.RELIABILITY, path, folder)
     file_table = read_toml(path)
@@ -296,12 +300,7 @@ class OperatingTerms:
         return math.nan if self.offer is None else self.offer.value
 
     def had(self, num_gpus: Numeric) -> FloatArray:
-        """Return the GPUs to pay for ``num_gpus``: full racks, nodes or instances.
-
-        Parameters
-        ----------
-        num_gpus : GPUs that are needed
-        """
+        """Return the GPUs to pay for ``num_gpus``: full racks, nodes or instances."""
         step = 1 if self.offer is None else self.offer.step
         return np.asarray(np.ceil(np.asarray(num_gpus) / step) * step)
 
@@ -314,12 +313,7 @@ class OperatingTerms:
         return price
 
     def rate(self, num_gpus: Numeric) -> FloatArray:
-        """Return the cost of ``num_gpus`` GPUs in use [USD/s], for a full contract term.
-
-        Parameters
-        ----------
-        num_gpus : GPUs that are needed
-        """
+        """Return the cost of ``num_gpus`` GPUs in use [USD/s], for a full contract term."""
         return self.had(num_gpus) * self.charged_price
 
     @property
@@ -415,7 +409,6 @@ def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
     Parameters
     ----------
     model : name or alias of the model
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     spec_name = _spec_name(model, folder)
     prices: list[ApiPrice] = []
@@ -453,10 +446,6 @@ def priced_models(folder: Path | None = None) -> list[str]:
     """Return the sorted models with API prices.
 
     Raises SpecError if a list has errors, one line for each.
-
-    Parameters
-    ----------
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return sorted(
         {price.model for path in api_price_files(folder) for price in read_api_prices(path)}

@@ -1,4 +1,13 @@
-"""Serving workloads: lengths, traffic, prefix cache and speculative decoding."""
+"""Serving workloads: lengths, traffic, prefix cache and speculative decoding.
+
+Parameters
+----------
+method : draft method
+model : model
+tokens : size of each cache [tokens]
+rate : request rate of all caches together [1/s]
+caches : number of caches
+"""
 
 from __future__ import annotations
 
@@ -54,25 +63,11 @@ class HitRateCurve:
         return self.hits[-1]
 
     def hit_rate(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
-        """Return the share of prompt tokens that the prefix caches contain.
-
-        Parameters
-        ----------
-        tokens : size of each cache [tokens]
-        rate : request rate of all caches together [1/s]
-        caches : number of caches
-        """
+        """Return the share of prompt tokens that the prefix caches contain."""
         return _interpolate(self._tables[0], *self._table_position(tokens, rate, caches))
 
     def residence(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
-        """Return the time that the caches keep unused tokens [s].
-
-        Parameters
-        ----------
-        tokens : size of each cache [tokens]
-        rate : request rate of all caches together [1/s]
-        caches : number of caches
-        """
+        """Return the time that the caches keep unused tokens [s]."""
         seconds = np.exp(_interpolate(self._tables[1], *self._table_position(tokens, rate, caches)))
         seconds = np.where(np.asarray(tokens) > 0, seconds, 0.0)
         return np.asarray(seconds if self.per_second else seconds / rate)
@@ -194,7 +189,6 @@ def acceptance(method: DraftMethod, *, is_tree: bool) -> Acceptance:
 
     Parameters
     ----------
-    method : draft method
     is_tree : several drafted tokens may follow each token
     """
     if is_tree:
@@ -212,11 +206,6 @@ def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
     A head is a dense layer like those of the model in 16 bit, over the state of the model and the
     embedding of the token [1]_. EAGLE-3 has separate logits for a part of the vocabulary [2]_.
     Embedding and other logits are shared with the model.
-
-    Parameters
-    ----------
-    model : model
-    method : draft method
     """
     if method is DraftMethod.MTP:
         return module_of(model)
@@ -251,7 +240,6 @@ def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
 
     Parameters
     ----------
-    model : model
     count : number of modules
 
     References

@@ -319,18 +319,16 @@ def _prepend_to_headline(page: Page, line: str) -> Page:
 
 def _estimate(command_input: CommandInput, estimated: Estimated) -> CommandResult:
     """Return the page of one configuration, or of an uploaded launch file."""
-    if estimated.launch is not None and estimated.evaluation.rejected_by:
-        plan, launch, arguments = estimated.plan, estimated.launch, command_input.question.arguments
-        assert launch is not None
-        rule = estimated.evaluation.rejected_by
+    plan, rule = estimated.plan, estimated.evaluation.rejected_by
+    arguments, texts = command_input.question.arguments, _assumption_texts(estimated)
+    if estimated.launch is not None and rule:
         return CommandResult(
             object=document_text(plan_manifest(plan, arguments), rejected_by=rule),
             page=_page_of(estimated.report(arguments), command_input),
-            assumption_texts=_assumption_texts(estimated),
-            **_plan_fields(plan, launch.row),
+            assumption_texts=texts,
+            **_plan_fields(plan, estimated.launch.row),
         )
-    fields = _plan_fields(estimated.plan, estimated.evaluation.candidates.row)
-    texts = _assumption_texts(estimated)
+    fields = _plan_fields(plan, estimated.evaluation.candidates.row)
     return _answer(ESTIMATE, estimated, command_input, assumption_texts=texts, **fields)
 
 

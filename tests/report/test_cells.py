@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 from rows import each
 
+from planner.show.output_blocks import BEST, RankingRow
 from planner.show.presenters.row_tables import csv_cell, join_columns, json_cell, texts
+from planner.show.presenters.workload_details import text_pairs
+from planner.ui.pages.result_tables import ranking_chart
 
 COLUMNS = {
     "floats": np.array([0.1, 1e300, -0.0, 0.0, 5e-324, 1 / 3, 1e16, math.nan, math.inf, 0.1]),
@@ -93,3 +96,32 @@ def test_rows_put_what_is_the_same_together_once(number):
 def test_floats_are_written_as_python_writes_them(exponent):
     values = np.random.default_rng(exponent + 400).random(300) * 10.0**exponent
     assert texts(values, csv_cell) == [*map(repr, values.tolist())]
+
+
+def test_templates_format_columns_and_leave_out_unknown_numbers() -> None:
+    row = {"step_time_s": 90.0, "tokens_per_s": 1234.5, "cost_usd": math.nan, "run_days": 3.0}
+    templates = {
+        "step": "{step_time_s:time} at {tokens_per_s:count} tokens/s",
+        "days": "{run_days:days}",
+        "cost": "{cost_usd:usd} in {step_time_s:time}",
+        "energy": "{energy_kwh:number}",
+        "price": "unknown: give --price",
+        "nothing": "",
+    }
+    assert text_pairs(row, templates) == {
+        "step": "90.0 s at 1,234 tokens/s",
+        "days": "3.00 days",
+        "price": "unknown: give --price",
+    }
+
+
+def test_a_ranking_has_one_unit_and_begins_each_text_with_its_value() -> None:
+    rows = [
+        RankingRow(label="a", value=2e6, ends=(1e6, 4e6), mark=BEST),
+        RankingRow(label="b", value=3e6, ends=(math.nan, 4e6), text="(+50 %)"),
+    ]
+    chart = ranking_chart("answers", "The cost", "cost_usd", rows)
+    assert chart.unit == "cost, M USD"
+    assert [row.value for row in chart.rows] == [2.0, 3.0]
+    assert [row.text for row in chart.rows] == ["2.00 M USD (1.00 to 4.00)", "3.00 M USD (+50 %)"]
+    assert chart.rows[0].ends == (1.0, 4.0)

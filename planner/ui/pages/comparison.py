@@ -278,8 +278,14 @@ def sizes_page(
     model = str(
         (rows[0].get("model") if rows else "") or report.manifest.get("model") or "the model"
     )
-    lines = [line.replace(f"{RECOMMENDED}  ", "Recommended: ", 1) for line in report.decision[1:]]
-    lines = lines if has_screen else [*report.answer]
+    lines = report.answer
+    if has_screen:  # without the line on limits that the question has, too
+        lines = tuple(
+            line.replace(f"{RECOMMENDED}  ", "Recommended: ", 1)
+            for line in report.decision[1:]
+            if ": " not in line
+            or not any(line.partition(": ")[2] in text for text in report.question)
+        )
     page = Page(
         title=f"How many GPUs does it take to {verb(report.workload)} {model}?",
         subject=model,

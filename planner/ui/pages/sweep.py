@@ -26,6 +26,7 @@ from planner.show.output_blocks import (  # fmt: skip
     RankingChart,
     Section,
     Table,
+    make_lines,
 )
 from planner.show.presenters.format_results import number_of
 from planner.show.presenters.purchase import (
@@ -191,8 +192,11 @@ def _first_rows(sweep: Sweep, best: Collection[object]) -> list[SweepRow]:
 
 def _group_blocks(group: WorkloadGroup, front: Sequence[SweepRow], matrix: str) -> list[Block]:
     """Return the blocks of `planner sweep show` for a group; best rows first in the matrix."""
+    above = [*recommended_lines(group), *tied_line(group)]
     blocks = [
-        replace(block, lines=without_prices(block.lines)) if isinstance(block, Lines) else block
+        make_lines(*(line for line in without_prices(block.lines) if line not in above))
+        if isinstance(block, Lines)
+        else block
         for block in group_blocks(group, front, name=matrix)
     ]
     for index, block in enumerate(blocks):
