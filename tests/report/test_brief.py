@@ -127,7 +127,7 @@ def test_a_terminal_gets_colours_and_others_none(tmp_path: Path) -> None:
 
 def test_no_memory_is_told_beyond_the_capacity() -> None:
     found = planner.search(
-        model="llama-65b", num_gpus=128, framework="megatron-lm",
+        model="llama-65b", num_gpus=64, framework="megatron-lm",
         settings={"pipeline_parallel": 1, "zero_stage": 1, "tensor_parallel": 8},
     )  # fmt: skip
     row = found.recommended.row
