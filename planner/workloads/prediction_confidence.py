@@ -140,7 +140,7 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -
     basis, slower = evidence.basis, first_run_slowdown(rule.label)
     is_first = is_first_run(work.tuned, work.training_objective)
     if work.tuned is None and has_experts(inputs.model) and basis != MEASURED and not is_first:
-        # Nobody published a tuned run of experts like it: it may be as slow as first runs usually.
+        # No tuned run of experts like it is published: it may be as slow as first runs usually are.
         is_first, slower = True, usual_first_run_slowdown(rule.label)
     if slower > 1 and is_first:
         low, high = factors["step_time"]
