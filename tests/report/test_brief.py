@@ -154,6 +154,18 @@ def test_what_plans_are_chosen_by_is_told(goal: str) -> None:
     assert ("energy" in pairs) == (goal == "energy")
 
 
+def test_a_plan_that_one_in_ten_would_not_run_may_fit() -> None:
+    """LoRA of Llama 3 8B with 8,192 tokens ran out of 24 GB: meta-pytorch/torchtune#856."""
+    asked = {"model": "llama-3-8b", "framework": "torchtune", "gpu": "rtx4090", "num_gpus": 1}
+    asked |= {"adapter": "lora", "global_batch_size": 1}
+    verdicts = {}
+    for length in (512, 8192):
+        found = planner.estimate(**asked, sequence_length=length)
+        verdicts[length] = found.summary().splitlines()[0]
+    assert verdicts[512].startswith("Fits: peak ")
+    assert verdicts[8192].startswith("May fit: peak ")
+
+
 def test_memory_far_below_the_capacity_fits_surely() -> None:
     settings = {"micro_batch_size": 1, "zero_stage": 0, "tensor_parallel": 8}
     found = planner.estimate(model="llama-7b", num_gpus=8, settings=settings, gpu="h100")
