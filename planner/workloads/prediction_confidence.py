@@ -29,6 +29,7 @@ from planner.confidence.evidence import (
 )
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
+    MEASURED,
     TRAINING_TABLES,
     Confidence,
     MemoryErrors,
@@ -42,6 +43,7 @@ from planner.confidence.profile_rules import (
     framework_rule,
     is_first_run,
     rule_of_profile,
+    usual_first_run_slowdown,
 )
 from planner.errors import PlannerError
 from planner.estimators.machine import Machine
@@ -136,7 +138,11 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -
         for name in terms_about("measured", "train")
     }
     basis, slower = evidence.basis, first_run_slowdown(rule.label)
-    if slower > 1 and is_first_run(work.tuned, work.training_objective):
+    is_first = is_first_run(work.tuned, work.training_objective)
+    if work.tuned is None and has_experts(inputs.model) and basis != MEASURED and not is_first:
+        # No tuned run of experts like it is published: it may be as slow as first runs usually are.
+        is_first, slower = True, usual_first_run_slowdown(rule.label)
+    if slower > 1 and is_first:
         low, high = factors["step_time"]
         factors["step_time"] = low / inputs.slowdown, high * slower / inputs.slowdown
         basis += ", first run" + (" (--tuned otherwise)" if work.tuned is None else "")

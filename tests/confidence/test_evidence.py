@@ -302,6 +302,28 @@ def test_fine_tuning_is_a_first_run_until_somebody_says_it_is_tuned() -> None:
     assert own[0] == own[1]
 
 
+def test_experts_without_a_run_like_it_may_be_as_slow_as_first_runs() -> None:
+    """Qwen3-30B-A3B on 8 B200: 150 TFLOP/s of 2,250; yanring/Megatron-MoE-ModelZoo issue 7."""
+    asked = {
+        "model": "qwen3-30b-a3b",
+        "gpu": "b200",
+        "num_gpus": 8,
+        "framework": "megatron-lm",
+        "sequence_length": 4096,
+        "global_batch_size": 64,
+        "settings": {"micro_batch_size": 1, "expert_parallel": 8, "recompute": "none"},
+    }
+    rows = {}
+    for tuned in (None, True):
+        (rows[tuned],) = planner.estimate(**asked, tuned=tuned).to_frame().to_dict("records")  # type: ignore[arg-type]
+    row = rows[None]
+    measured = row["step_time_s"] * row["model_flops_utilization"] / (150 / 2250)
+    assert row["step_time_s"] == rows[True]["step_time_s"]
+    assert rows[True]["step_time_high_s"] < measured < row["step_time_high_s"]
+    dense = [_step(gpu="gb200", tuned=tuned) for tuned in (None, True)]
+    assert dense[0] == dense[1]
+
+
 def test_published_first_runs_lie_in_their_interval() -> None:
     """Qwen3-30B-A3B on 32 H200, 512 samples of up to 4,096 tokens: 13 s; NeMo-RL issue 966."""
     asked = {

@@ -134,6 +134,31 @@ def test_a_mapping_for_deepspeed_is_its_file(tmp_path: Path) -> None:
     assert told == {"framework": "DeepSpeed", "zero_stage": 3, "offload": "optimizer"}
 
 
+_LOAD = 'model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-13b-hf")\n'
+_ARGUMENTS = 'args = TrainingArguments("o", per_device_train_batch_size=1, deepspeed="z3.json")\n'
+_IMPORTS = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "lost"),
+    [
+        (f"{_LOAD}{_ARGUMENTS}", True),
+        (f"{_ARGUMENTS}{_LOAD}", False),
+        (f"def load():\n    {_LOAD}    return model\n{_ARGUMENTS}model = load()\n", False),
+    ],
+)
+def test_a_model_that_is_loaded_before_its_arguments_is_not_sharded_while_it_loads(
+    tmp_path: Path, body: str, lost: bool
+) -> None:
+    """Transformers' guide of DeepSpeed: the training arguments come before the model."""
+    (tmp_path / "z3.json").write_text('{"zero_optimization": {"stage": 3}}')
+    program = tmp_path / "t.py"
+    program.write_text(f"{_IMPORTS}{body}Trainer(model=model, args=args).train()\n")
+    found = read_launch(program).values
+    assert found["zero_stage"] == 3
+    assert (found.get("zero3_init") is not None) == lost
+
+
 @pytest.mark.parametrize(("word", "split"), [("auto", (True, 2, 4)), ("cuda:0", (None, None, 8))])
 def test_a_device_map_spreads_layers_over_the_gpus(
     tmp_path: Path, word: str, split: tuple[object, ...]

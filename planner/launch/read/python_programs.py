@@ -74,6 +74,7 @@ _LORA_RANK = 8
 _UNSLOTH_DEFAULTS = {row.into: row.word for row in program_defaults("unsloth")}
 _KBIT_PREPARATIONS = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 _CHECKPOINTING_METHOD = "gradient_checkpointing_enable"
+_ZERO3_INIT = "--zero3_init_flag"
 _LENGTHS = ("max_length", "max_seq_length", "max_seq_len")
 
 # Of Ray Serve LLM, and of Ray Data: ray-project/ray 2.50, python/ray/data/llm.py.
@@ -406,6 +407,8 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
                 )
     if is_unsloth:
         _put_unsloth(options, calls)
+    if call.keywords.get("deepspeed") and _loads_before(call, calls, text, name):
+        options.options[_ZERO3_INIT] = implied_option(_ZERO3_INIT, "false", call.line)
     loads = _put_model(options, calls, trainers)
     if class_name in _ARGUMENT_CLASSES and (length := tokenized_length(calls)) is not None:
         options.put("max_seq_length", *length)
@@ -434,6 +437,24 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
             num_gpus=implied_option("Unsloth", "1", call.line) if is_unsloth else None
         ),
     )
+
+
+def _loads_before(arguments: Call, calls: Sequence[Call], text: str, name: str) -> bool:
+    """Whether a program loads its model before it makes the training arguments.
+
+    Transformers then does not know that ZeRO-3 will shard the weights, and each process loads them
+    all (huggingface/transformers 5, docs/source/en/deepspeed.md: the arguments come first). Calls
+    in different functions have no known order.
+    """
+    functions = parse_functions(text, name)
+
+    def function_of(call: Call) -> str:
+        lines = ((each.name, [inner.line for inner in each.calls]) for each in functions)
+        return next((name for name, inside in lines if call.line in inside), "")
+
+    loads = (call for call in calls if re.search(r"Model\w*\.from_pretrained$", call.name))
+    scope = function_of(arguments)
+    return any(call.line < arguments.line and function_of(call) == scope for call in loads)
 
 
 def _unsloth_methods(method: str) -> tuple[str, ...]:

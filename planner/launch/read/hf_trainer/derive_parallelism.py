@@ -278,6 +278,10 @@ def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
     settings.values["zero_stage"] = level
     if level == _WEIGHT_STAGE and options.of("accelerate", "deepspeed_init") == "false":
         settings.values["zero3_init"] = "false"
+        settings.notes.append(
+            "Each process loads all weights before ZeRO-3 shards them: zero3_init_flag is off, or "
+            "the program makes its training arguments after its model."
+        )
     settings.values["offload"] = _derive_offload(options, fsdp_words, is_fsdp)
     file_text = options.texts.get("activation_checkpointing.cpu_checkpointing")
     offloads_activations = file_text == "true" or options.of("script", "offload") == "activations"
