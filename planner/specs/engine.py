@@ -240,8 +240,8 @@ class Scheduler:
     max_num_seqs : sequences of a step at most
     max_num_batched_tokens : new tokens of a step at most
     clustering : share of the requests of a closed loop that keep starting together, because the
-        engine computes the prompts of a batch first and its answers end together
-    equal_clustering : least ``clustering`` if all requests have the same lengths
+        engine computes the prompts of a batch first and its answers end together; of varying
+        lengths, as `planner.estimators.inference.balance.together_share` has equal ones
     poll_interval : decode steps between two looks for new requests
     batch_wait : decode steps that a prompt waits for others to be computed with
     stream_interval : tokens that a decode worker collects before it sends them; prefill workers
@@ -264,7 +264,6 @@ class Scheduler:
     max_num_seqs: Count
     max_num_batched_tokens: Count
     clustering: Share
-    equal_clustering: Share = 0.0
     poll_interval: Count = 1
     batch_wait: Annotated[int, Strict(), Interval(ge=0, le=10_000)] = 0
     stream_interval: Count = 1

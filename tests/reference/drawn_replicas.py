@@ -54,7 +54,6 @@ SCHEDULERS: list[dict[str, Any]] = [
     {"poll_interval": 9, "batch_wait": 4, "max_num_seqs": 16, "clustering": 0.6},
     {"chunked_prefill": False, "pipeline_overlap": False, "whole_requests": True},
     {"continuous": False, "pipeline_tokens": 1024},
-    {"equal_clustering": 0.3},
 ]
 EXECUTIONS: list[dict[str, Any]] = [
     {},
