@@ -432,6 +432,8 @@ class EngineProfile:
         any width
     mxfp4_padding_by_architecture : multiples that the kernels of MXFP4 experts pad the inner width
         of a GPU and the hidden width to, by GPU generation
+    sparse_heads_by_architecture : heads that kernels of sparse latent attention over prompts pad
+        those of a rank to a multiple of, by GPU generation
     slow_experts_by_architecture : types of experts that the engine has no kernels of its own for,
         by GPU generation: it takes others that are several times as slow
     whole_expert_buffers : GPU generations on which each rank keeps and passes over a row for every
@@ -486,6 +488,7 @@ class EngineProfile:
     pipelines_of_pools: bool = True
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sparse_heads_by_architecture: Mapping[str, Count] = field(default_factory=dict)
     slow_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole_expert_buffers: tuple[str, ...] = ()
     refused_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
