@@ -450,6 +450,7 @@ def _prefill(share: BatchShare, op: AttentionCore) -> Operator:
         v_dim=op.v_dim,
     )
     cached = prompts * batch.prefill_cached * cached_bytes(share, op)
+    begin = share.machine.mark
     time = share.kernels.prefill_attention(
         flops=flops,
         num_bytes=moved + cached,
@@ -458,7 +459,48 @@ def _prefill(share: BatchShare, op: AttentionCore) -> Operator:
         queries=tokens / np.maximum(prompts, 1e-9),
         head_dim=op.qk_dim,
     )
+    if op.index_topk and op.latent_width and not op.compress_ratio:
+        # Prompts with no more keys than an indexer chooses have them all, by the usual kernel.
+        is_sparse = 2 * batch.prefill_keys - 1 > op.index_topk
+        share.machine.unused(is_sparse, since=begin)
+        begin = share.machine.mark
+        sparse_time, sparse_flops = _sparse_prefill(share, op, cached)
+        share.machine.unused(~is_sparse, since=begin)
+        time = np.where(is_sparse, sparse_time, time)
+        flops = np.where(is_sparse, sparse_flops, flops)
     return Operator(name="attention_prefill", module=op.module, forward=time, flops=flops)
+
+
+def _sparse_prefill(
+    share: BatchShare, op: AttentionCore, cached: Numeric
+) -> tuple[FloatArray, FloatArray]:
+    """Return seconds and FLOPs of the kernel of latent attention over chosen keys of prompts.
+
+    As in training (`_fused_attention`), all heads share a latent key. Kernels compute whole blocks
+    of heads, the FLOPs are those of the heads that there are.
+    """
+    batch, tokens = share.batch, share.prompt_tokens
+    heads = np.asarray(op.heads / share.tensor_parallel)
+    prompts = batch.prompts * share.prompt_share
+    block = share.kernels.sparse_heads
+    padded = np.ceil(heads / block - 1e-9) * block
+    flops, moved = fused_work(
+        tokens=tokens,
+        keys=float(op.index_topk),
+        heads=padded,
+        key_value_heads=1,
+        qk_dim=op.latent_width,
+        v_dim=op.latent_rank,
+    )
+    time = share.kernels.prefill_attention(
+        flops=flops,
+        num_bytes=moved + cached,
+        prompts=prompts,
+        heads=padded,
+        queries=tokens / np.maximum(prompts, 1e-9),
+        head_dim=op.latent_width,
+    )
+    return time, flops * (heads / padded)
 
 
 def _decode(share: BatchShare, op: AttentionCore) -> Operator:

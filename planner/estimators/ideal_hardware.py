@@ -143,6 +143,7 @@ def ideal_engine(engine: EngineProfile) -> EngineProfile:
         row_instructions_by_architecture={},
         expert_compute_by_architecture={},
         fp8_cache_compute_by_architecture={},
+        sparse_heads_by_architecture={},
         attention_split=None,
     )
 

@@ -248,7 +248,8 @@ class Scheduler:
     max_num_seqs : sequences of a step at most
     max_num_batched_tokens : new tokens of a step at most
     clustering : share of the requests of a closed loop that keep starting together, because the
-        engine computes the prompts of a batch first and its answers end together
+        engine computes the prompts of a batch first and its answers end together; of varying
+        lengths, as `planner.estimators.inference.balance.together_share` has equal ones
     poll_interval : decode steps between two looks for new requests
     batch_wait : decode steps that a prompt waits for others to be computed with
     stream_interval : tokens that a decode worker collects before it sends them; prefill workers
@@ -452,6 +453,8 @@ class EngineProfile:
         any width
     mxfp4_padding_by_architecture : multiples that the kernels of MXFP4 experts pad the inner width
         of a GPU and the hidden width to, by GPU generation
+    sparse_heads_by_architecture : heads that kernels of sparse latent attention over prompts pad
+        those of a rank to a multiple of, by GPU generation
     slow_experts_by_architecture : types of experts that the engine has no kernels of its own for,
         by GPU generation: it takes others that are several times as slow
     host_experts_by_architecture : types of experts with ``host_expert_time``, by GPU generation
@@ -508,6 +511,7 @@ class EngineProfile:
     pipelines_of_pools: bool = True
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    sparse_heads_by_architecture: Mapping[str, Count] = field(default_factory=dict)
     slow_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     host_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole_expert_buffers: tuple[str, ...] = ()

@@ -64,9 +64,10 @@ if TYPE_CHECKING:
 # Profiles that were fitted to runs whose tensor parallelism goes over nodes.
 _MEASURED_OVER_NODES = ("fastertransformer",)
 
-# Measured over predicted time of servers without kernels of their own: gpt-oss in SGLang 3.5 and 4
-# on H100, 6.5 and 23 on A100 (GPUStack's performance lab).
-_WITHOUT_KERNELS = 6.5
+# Measured over predicted time of servers without kernels of their own: geometric mean of times to
+# first token, per output token and per request of gpt-oss-20b and gpt-oss-120b in SGLang 0.5.3 and
+# 0.5.4 on H100 and A100, which are 0.8 to 24 (GPUStack's performance lab).
+_WITHOUT_KERNELS = 6.7
 
 
 def training_memory_errors(inputs: TrainingInputs, num_gpus: int) -> MemoryErrors:

@@ -13,6 +13,7 @@ from planner.base.enums import CacheType
 from planner.base.units import GIB
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.serving_memory import sequence_bytes
+from planner.estimators.inference.static_batch import static_batch
 from planner.estimators.training.training_estimate import evaluate
 from planner.layers.model import count_parameters, layer_of
 from planner.specs.catalogue import load_model
@@ -141,3 +142,27 @@ def test_an_indexer_learns_from_scores_that_are_made_again() -> None:
     times = _core_times("deepseek-v4-flash")
     near, chosen = times[0], times[1]
     assert chosen[0] / chosen[1] == pytest.approx(1.5 * near[0] / near[1], rel=0.01)
+
+
+def _prompt_attention(engine: str, ranks: int, tokens: int, gpu: str = "h200-sxm-141gb") -> float:
+    """Seconds of the attention of one prompt in a layer of DeepSeek-V3.2, which has 128 heads."""
+    inputs = serving_setting("deepseek-v3.2", gpu, engine=engine, input_tokens=tokens)
+    c = replicas(num_gpus=ranks, tensor_parallel=ranks, max_num_batched_tokens=tokens)
+    _, (_, operators) = static_batch(inputs, c).prefill_step.layers
+    (core,) = (operator for operator in operators if operator.name == "attention_prefill")
+    return float(core.forward.ravel()[0])
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_heads_of_a_rank_fill_a_block_of_sparse_attention(engine: str) -> None:
+    """Of 128 heads 8 ranks have 16 each, and the kernels compute 64: no faster than 2 ranks."""
+    two, eight = (_prompt_attention(engine, ranks, 8192) for ranks in (2, 8))
+    assert eight == pytest.approx(two, rel=1e-6)
+    assert _prompt_attention(engine, 1, 8192) > 1.8 * two
+
+
+def test_prompts_no_longer_than_what_is_chosen_attend_to_all_keys() -> None:
+    """A rank with fewer heads is faster, as its kernel pads none."""
+    assert _prompt_attention("sglang", 8, 2048) < 0.4 * _prompt_attention("sglang", 2, 2048)
+    # A token more, and every query has 2,048 keys of all the padded heads.
+    assert _prompt_attention("sglang", 8, 2049) > 5 * _prompt_attention("sglang", 8, 2048)

@@ -55,7 +55,7 @@ def starting_together(world: ServingWorld, clients: float, in_step: float = 1.0)
         return 0.0
     if w.equal_lengths and not scheduler.chunked_prefill:
         return 1.0
-    often = scheduler.clustering
+    often = 0.0 if w.equal_lengths else scheduler.clustering
     if w.num_requests is None:
         return often
     waves = max(w.num_requests / clients, 1.0)

@@ -354,15 +354,15 @@ def together_share(inputs: ServingInputs, clients: Numeric, in_step: Numeric = 1
 
     In a closed loop all ``clients`` start at once. With varying lengths only the first wave is
     simultaneous; with equal lengths also later waves, by the share of clients still together.
-    If a step holds only a share of a prompt, ``in_step``, prompts start one after the other. Of the
-    other requests, the engine's scheduler gathers a share again.
+    If a step holds only a share of a prompt, ``in_step``, prompts start one after the other. Of
+    other requests of varying lengths, the engine's scheduler gathers a share again.
     """
     work, scheduler = inputs.workload, inputs.engine.scheduler
     if work.request_rate is not None:
         return 0.0
     if work.equal_lengths and not scheduler.chunked_prefill:
         return 1.0
-    often = scheduler.clustering
+    often = 0.0 if work.equal_lengths else scheduler.clustering
     if work.num_requests is None:
         return often
     waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)

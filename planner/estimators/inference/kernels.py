@@ -299,6 +299,11 @@ class Kernels:
         return factors.get(self.machine.gpu.architecture, 1.0)
 
     @property
+    def sparse_heads(self) -> int:
+        """Heads of a block of the engine's kernel of sparse latent attention over prompts."""
+        return self.engine.sparse_heads_by_architecture.get(self.machine.gpu.architecture, 1)
+
+    @property
     def _attention_compute_fraction(self) -> float:
         table = self.machine.gpu.efficiency.attention
         fraction = table["head_dim_128"].compute_fraction
