@@ -83,17 +83,31 @@ LARGEST_BATCH = _GRID**4
 def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
     """The highest concurrency at which a configuration is accepted; 0: none is.
 
-    Searched in narrowing grids, with full evaluations: bytes of a sequence and time of a step
-    depend on the concurrency.
+    Searched in narrowing grids: bytes of a sequence depend on the concurrency.
     """
     fewest, step = 0, LARGEST_BATCH // _GRID
     while step:
         grid = fewest + step * np.arange(1.0, _GRID + 1)
-        candidates = source.with_immediate_admission.judged(_with_concurrency(configurations, grid))
-        accepted = grid[np.broadcast_to(candidates.rejected_by == 0, grid.shape)]
+        codes = _rejections(
+            source.with_immediate_admission, _with_concurrency(configurations, grid)
+        )
+        accepted = grid[np.broadcast_to(codes == 0, grid.shape)]
         fewest = int(accepted[-1]) if accepted.size else fewest
         step //= _GRID
     return fewest
+
+
+def _rejections(source: Source, configurations: ConfigurationTable) -> CodeArray:
+    """The rejection of each configuration, of replicas without the times that it does not need."""
+    if (
+        not isinstance(source, ReplicaSource)
+        or not isinstance(configurations, ServingConfigurations)
+        or source.inputs.workload.num_requests is not None
+    ):
+        return source.judged(configurations).rejected_by
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        memory = serving_memory(source.inputs, configurations)
+    return serving_rejections(source.inputs, configurations, memory)
 
 
 def at_max_concurrency(source: Source, configurations: ConfigurationTable) -> Candidates | None:
