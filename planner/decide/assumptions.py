@@ -101,9 +101,9 @@ def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveA
     """
     if _rejection_code(candidates):
         return []
-    for known, judged, found in tuple(_LATEST):
-        if known() is plan and judged() is candidates:
-            return [*found]
+    for earlier_plan, earlier_candidates, assumptions in tuple(_LATEST):
+        if earlier_plan() is plan and earlier_candidates() is candidates:
+            return [*assumptions]
     tried = _tried_assumptions(plan, candidates)
     _LATEST.append((ref(plan), ref(candidates), tuple(tried)))
     return tried
