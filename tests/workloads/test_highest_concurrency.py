@@ -26,3 +26,16 @@ def test_it_is_found_without_times(
     tried = replicas._with_concurrency(one, np.array([found, found + 1.0]))
     codes = source.with_immediate_admission.judged(tried).rejected_by
     assert [code > 0 for code in codes] == [False, True]
+
+
+@pytest.mark.parametrize(("model", "fits"), [("llama-3.1-8b", True), ("llama-3.1-70b", False)])
+def test_what_may_not_fit_is_told_without_times(
+    monkeypatch: pytest.MonkeyPatch, model: str, fits: bool
+) -> None:
+    request = Request(workload="serve", model=model, gpu="h100", num_gpus=1, engine="vllm")
+    (source,) = make_single_plan(request).problem.sources
+    assert source.mesh is not None
+    table = source.mesh.flat()
+    assert (source.judged(table).rejected_by == 0).any() == fits
+    monkeypatch.setattr(replicas, "evaluate_serving", None)
+    assert source.may_fit(table) == fits
