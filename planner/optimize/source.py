@@ -471,6 +471,10 @@ class Source(ABC):
         """Codes of broken rules in arrays of several shapes; the lowest are those of `broken`."""
         return (self.broken(configurations),)
 
+    def may_fit(self, configurations: Any) -> bool:
+        """False if what is known before any time is predicted rejects every configuration."""
+        return True
+
     def possible(
         self, mesh: Any, least_saved: float = ROWS_OF_A_PREDICTION
     ) -> tuple[Sequence[Part], IndexArray]:

@@ -558,13 +558,13 @@ def _parts(part: JsonPart) -> dict[str, Any]:
     return {key: parts[key] for key in (parts if part.keys is None else part.keys)}
 
 
-_PLAIN = frozenset((str, float, int, bool, types.NoneType))
+_SCALARS = frozenset((str, float, int, bool, types.NoneType))
 """Types of nearly all values; whether one is a mapping takes ten times as long to find out."""
 
 
 def _to_json(value: Any) -> Any:
     """Return a value of a result as JSON values; unknown numbers are None."""
-    if type(value) in _PLAIN:
+    if type(value) in _SCALARS:
         return plain_value(value)
     if isinstance(value, JsonPart):
         return {name: _to_json(each) for name, each in _parts(value).items()}

@@ -107,6 +107,13 @@ def _is_feasible_with(remedy: _Suggestion, rows: int) -> tuple[bool, int]:
         return False, rows
     problem = without_assumed(plan.problem)
     for source in problem.sources:
+        if remedy.is_single and source.mesh is not None:
+            table = source.mesh.flat()
+            if not source.may_fit(table):
+                rows -= table.size
+                if rows <= 0:
+                    return False, rows
+                continue
         for block in source.blocks(problem.objectives, problem.constraints):
             if block.candidates is not None and (problem.codes(block.candidates) == 0).any():
                 return True, rows

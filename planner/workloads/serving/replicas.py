@@ -209,6 +209,12 @@ class ReplicaSource(ServingSource):
             return [(table, None) for table, _ in parts], dropped
         return fitting, counts
 
+    def may_fit(self, configurations: ServingConfigurations) -> bool:
+        """False if rules or memory reject every configuration."""
+        if self.inputs.workload.num_requests is not None:
+            return True
+        return bool((self.rejected(configurations) == 0).any())
+
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None
     ) -> Replicas:
