@@ -33,7 +33,6 @@ from planner.launch.target import (
 from planner.launch.targets.rl_reader_writer import (
     MODEL,
     fsdp_quantities,
-    has_separate_gpus,
     reader_of_steps,
     step_draft,
 )
@@ -69,10 +68,9 @@ def _program_of(job: LaunchJob) -> tuple[str, str]:
 def _quantities(job: LaunchJob) -> Quantities:
     """Return what rows of verl's table compute from, for a planned job."""
     is_megatron = job.profile.name == "verl Megatron"
-    has_config = has_separate_gpus(job) or is_megatron
+    has_config = job["placement"] != Placement.COLOCATED.word or is_megatron
     return {
         "program_config": _program_of(job)[1] if has_config else None,
-        "max_num_seqs": job["max_num_seqs"] or job.profile.rollouts.max_num_seqs,
         **({} if is_megatron else fsdp_quantities(job, "verl", _MEGATRON)),
     }
 
