@@ -42,7 +42,6 @@ from planner.launch.write.benchmark import STEPS
 _ACTOR = "actor_rollout_ref.actor."
 _MEGATRON = f"{_ACTOR}megatron."
 _FSDP = f"{_ACTOR}fsdp_config."
-_MODEL = "actor_rollout_ref.model."
 _SEPARATED_PACKAGE = "verl.experimental"
 _PROGRAMS_BY_PLACEMENT = {
     Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
@@ -81,7 +80,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     options = overrides(settings.options)
     is_ppo = job["algorithm"] == Algorithm.PPO
     if job.hub_name is None:
-        names = [f"{_MODEL}path", *(["critic.model.path"] if is_ppo else [])]
+        names = ["actor_rollout_ref.model.path", *(["critic.model.path"] if is_ppo else [])]
         options[:0] = [override(name, MODEL.name, MODEL.meaning) for name in names]
     if is_ppo:
         options += overrides(_critic_options(settings))
