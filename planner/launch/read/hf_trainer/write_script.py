@@ -172,32 +172,38 @@ def adapter_precision_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
     return (ParameterNote(parameter="main_params_precision", value="fp32", note=note),)
 
 
-_PLANNED = (
-    *("micro_batch_size", "gradient_accumulation_steps", "training_steps", "precision"),
-    *("expert_compute", "torch_compile", "loss_kernel", "loss_chunks", "fp8_attention"),
-    *("recompute", "recompute_num_layers", "adapter", "layer_split", "mtp_num_layers", "dropout"),
-    "paged_optimizer",
-)
-"""Values of the plan that the script's options set."""
-
-
 def script_quantities(job: LaunchJob) -> Quantities:
     """Return the script's option values, without parallelism, which its launcher sets."""
     is_trl, sequence_length = is_supervised(job), job["sequence_length"]
     bf16_or_fp16 = "float16" if job["precision"] == "fp16" else "bfloat16"
     has_16_bit_weights = job.profile.name.endswith("bf16")
     return {
-        **{name: job.value_of(name) for name in _PLANNED},
+        "micro_batch_size": job["micro_batch_size"],
+        "gradient_accumulation_steps": job.accumulation_steps,
         "trl_length": sequence_length if is_trl else None,
         **(fill_quantities(job) if is_trl else {}),
         "block_length": None if is_trl else sequence_length,
+        "training_steps": job.training_steps,
+        "precision": job["precision"],
         # DeepSpeed keeps further weights in other formats.
         "weights_type": bf16_or_fp16 if has_adapter(job) or has_16_bit_weights else "float32",
         "flash_attention": job["flash_attention"] if is_trl else None,
         "attention_kernel": job["attention_kernel"] if is_trl else None,
+        "expert_compute": job["expert_compute"],
+        "torch_compile": job["torch_compile"],
+        "loss_kernel": job["loss_kernel"],
+        "loss_chunks": job["loss_chunks"],
+        "fp8_attention": job["fp8_attention"],
+        "recompute": job["recompute"],
+        "recompute_num_layers": job["recompute_num_layers"],
+        "adapter": job["adapter"],
+        "layer_split": job["layer_split"],
         **adapter_quantities(job),
         "fused_kernels": job.profile.name in ("HF Trainer Triton", "Unsloth"),
+        "mtp_num_layers": job["mtp_num_layers"],
+        "dropout": job["dropout"],
         "optimizer_name": optimizer_name(job),
+        "paged_optimizer": job["paged_optimizer"],
         "unnamed_optimizer": unnamed_optimizer(job),
     }
 
