@@ -22,8 +22,8 @@ _HEAD = """# Options of launch files
 
 Made by `python scripts/make_launch_tables.py` from the tables in `planner/launch/options`,
 which `planner launch` writes by and `--from` reads backwards. Every written option is in the
-list of the tool's options at the version named; `planner/launch/accepted` says how each list was
-read, and which tools' own parsers read what is written.
+list of the tool's options at the version named. `planner/launch/accepted` shows how each list was
+read, and which tools' own parsers took what is written.
 [Launch files](../how-to/launch.md) explains their use.
 
 Parameters have the names of the [reference](reference.md). Other names are sizes of the model or

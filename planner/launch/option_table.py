@@ -618,21 +618,15 @@ class OptionAlias:
 
     ``role``
         ``is``: the option is ``into``, with the same value; ``word``: with ``text`` it is ``into``
-        with ``word``, a flag if that is empty; ``value``: it is ``into`` with the value of the
-        expression ``word`` of its text ``value``, unless that is false or missing; ``derive``:
-        if the expression ``text`` is true, ``into`` has the value of ``word``, at the place of
-        ``option``; true: it is a flag, false: it is removed; the reason for ``term`` is ``note``;
-        ``written``: name of ``into`` in
-        changes only;
-        ``short``: another spelling of the option ``into``; ``config``: a key of a separate
-        file; ``default``: the program's value without ``into``, its ``term`` and the reason in
-        ``note``, if the condition in ``text`` holds: ``unless`` options are set, ``if`` one has
-        a value; ``shape``: a size of the model, and its name in ``config.json``; ``used``: the
-        program's module reads it; ``ignored``: not used in the prediction
+        with ``word``, a flag if that is empty; ``value``: ``into`` has the value of the expression
+        ``word`` of its text ``value``, if not false or missing; ``derive``: if the expression
+        ``text`` is true, ``into`` has the value of ``word``, at the place of ``option``: true is a
+        flag, false removes it, and ``note`` is the reason for ``term``; ``written``: name of
+        ``into`` in changes only; ``short``: another spelling of it; ``default``: see
+        `program_defaults`; ``shape``: a size of the model, and its name in ``config.json``;
+        ``used``: the program's module reads it; ``ignored``: not used in the prediction
     ``option``
-        name in the program, without leading hyphens
-    ``text``, ``into``, ``word``, ``term``, ``note``
-        see the roles
+        name in the program, without leading hyphens; see the roles for the other columns
     """
 
     role: str

@@ -11,6 +11,8 @@ from planner.launch import READ_ONLY_TOOLS, TARGETS
 from planner.launch.expressions import Expression
 from planner.launch.option_table import (
     EXPRESSION_ROLES,
+    OptionAlias,
+    OptionAliasTable,
     OptionRole,
     OptionRow,
     OptionTable,
@@ -18,6 +20,7 @@ from planner.launch.option_table import (
 )
 from planner.launch.read.expression_rows import (
     apply_read_rows,
+    derive_options,
     plan_notes,
     user_rows,
     write_quantities,
@@ -67,6 +70,8 @@ def evaluate(text: str) -> object:
         ("int(width * 0.7)", 5),
         ("lower(word)", "full"),
         ("last('a.b.C')", "C"),
+        ("words('[a, b]')", "a b"),
+        ("words(absent)", None),
         ("ends('a.b', 'b', 'c')", True),
         ("starts(absent, 'b')", False),
         ("contains('abc', 'x', 'b')", True),
@@ -256,3 +261,58 @@ def test_a_degree_is_at_least_one() -> None:
     require_split(reading, None, tensor_parallel=2)
     with pytest.raises(LaunchError, match="it:1: tensor_parallel is 0: a degree is at least 1"):
         require_split(reading, None, tensor_parallel=0)
+
+
+def aliases(*rows: tuple[str, str, str, str, str, str]) -> OptionAliasTable:
+    made = tuple(
+        OptionAlias(role=role, option=option, text=text, into=into, word=word, term=term, note="so")
+        for role, option, text, into, word, term in rows
+    )
+    return OptionAliasTable(made)
+
+
+def test_a_text_is_translated_by_an_expression_of_it() -> None:
+    rows = aliases(
+        ("value", "activation", "", "--swiglu", "contains(lower(value), 'glu')", ""),
+        ("value", "modules", "", "--modules", "words(value)", ""),
+        ("value", "modules", "", "--never", "missing", ""),
+    )
+    assert [*rows.translate("activation", "fast-SwiGLU")] == [("--swiglu", "true")]
+    assert [*rows.translate("activation", "gelu")] == []
+    assert [*rows.translate("modules", "[a,b]")] == [("--modules", "a b")]
+    assert [*rows.translate("modules", None)] == []
+
+
+def test_options_follow_from_others_in_the_order_of_the_rows() -> None:
+    rows = aliases(
+        ("derive", "--old", "", "--new", "name('--old')", ""),
+        ("derive", "", "has('--old')", "--flagged", "true", ""),
+        ("derive", "", "number('--new') == 1", "--new", "false", ""),
+        ("derive", "", "has('--absent')", "--never", "1", ""),
+        ("derive", "--batch", "", "--steps", "ceil_div(number('--batch'), gpus)", "steps"),
+    )
+    options = {name: implied_option(name, text, 7) for name, text in (("--old", "3"),)}
+    assert derive_options(options, rows, gpus=4) == {}
+    assert {name: option.texts for name, option in options.items()} == {
+        "--old": ("3",),
+        "--new": ("3",),
+        "--flagged": (),
+    }
+    assert (options["--new"].option, options["--new"].line) == ("--new", 7)
+
+    options = {
+        name: implied_option(name, text) for name, text in (("--old", "1"), ("--batch", "9"))
+    }
+    assert derive_options(options, rows, gpus=4) == {"steps": "so"}
+    assert "--new" not in options
+    assert options["--steps"].texts == ("3",)
+
+
+@each(("release", "is_before"), [("", False), ("0.7.3", True), ("0.8.0", False), ("0.10.1", False)])
+def test_a_release_is_before_another_only_where_one_is_named(release: str, is_before: bool) -> None:
+    command = ParsedCommand(target="vllm", name="it", text="", release=release)
+    settings, reading = SettingsBuilder(), OptionReader(command=command, meanings={})
+    rows = table(("zero_stage", "before('0.8')", "read", "1", ""))
+    apply_read_rows(reading, rows, settings, {})
+    assert ("zero_stage" in settings.values) is is_before
+    assert Expression.parse("before('0.8')").options == frozenset()

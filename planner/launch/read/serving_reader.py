@@ -64,7 +64,6 @@ _DEGREES = (
     *("tensor_parallel", "context_parallel", "pipeline_parallel", "attention_data_parallel"),
     "expert_parallel",
 )
-_LIMITS = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "draft_tokens")
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -487,11 +486,11 @@ def _set_layout(server: ServerSettings, engine: EngineReader, model: ModelSpec |
     """
     reading = server.reading
     counts = {name: server.count(name) for name in (*_DEGREES, "stage_gpus", "server_copies")}
-    limits = {name: parse_size(reading.value(name)) for name in _LIMITS}
+    sizes = {name: parse_size(reading.value(name)) for name in engine.table.parameters}
     quantities = server.quantities
     quantities |= {
+        **sizes,
         **counts,
-        **limits,
         "num_experts": None if model is None else model.num_experts,
         "model_positions": None if model is None else model.max_position_embeddings,
         "node_gpus": parse_int(reading.command.resources.gpus_per_node),

@@ -38,7 +38,6 @@ from planner.launch.read.hf_trainer.write_script import (
     SECTION,
     adapter_notes,
     has_adapter,
-    is_supervised,
     json_file,
     nest_options,
     offloaded_activations,
@@ -73,24 +72,6 @@ def _script_quantities(job: LaunchJob) -> Quantities:
     return {**script_quantities(job), "offload": offloaded_activations(job)}
 
 
-def _trainer_quantities(job: LaunchJob) -> Quantities:
-    """Return the option values of a Trainer script with FSDP, by parameter name."""
-    zero_stage, offload = int(job["zero_stage"]), job["offload"]
-    is_sharded, recomputes_inside = (
-        zero_stage >= 2,
-        recomputes_in_fsdp(job, is_sharded=zero_stage >= 2),
-    )
-    return {
-        **script_quantities(job),
-        "offload": None if offload == "activations" and not is_supervised(job) else offload,
-        "sharded": True if is_sharded else None,
-        "sharded_weights": zero_stage == 3 if is_sharded else None,
-        "sharded_recompute": True if recomputes_inside else None,
-        "recompute": "none" if recomputes_inside else job["recompute"],
-        "quantized_storage": "bfloat16" if is_sharded and job["adapter"] == "qlora" else None,
-    }
-
-
 def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build the command of a Trainer script with FSDP and the JSON file of its FSDP keys."""
     keys = {
@@ -122,7 +103,7 @@ def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 TRANSFORMERS = LaunchTarget.of(
     "transformers",
-    quantities=_trainer_quantities,
+    quantities=script_quantities,
     draft=_trainer_draft,
     answers=read_settings,
     starts=starts_trainer,

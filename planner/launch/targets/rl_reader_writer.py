@@ -74,8 +74,7 @@ def reader_of_steps(
     facts : quantities of a command that no row computes, for those that do
     table : the option table of the step, if its name is not ``<target>-step``
     draft : writes the step; without it, steps are only read
-    quantities : quantities of a job that rows compute from, with those of `step_quantities`;
-        those of the rows replace them
+    quantities : quantities of a job that rows compute from; those of the rows replace them
     hooks : further hooks of `LaunchTarget`
     """
 
@@ -114,7 +113,7 @@ def reader_of_steps(
         profiles=profiles,
         answers=read_step,
         complete=complete_command,
-        quantities=lambda job: {**step_quantities(job), **quantities(job)},
+        quantities=quantities,
         **hooks,
     )
     if draft is not None:
@@ -195,94 +194,6 @@ def _apply_step_rows(
 
 
 MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
-
-
-def has_separate_gpus(job: LaunchJob) -> bool:
-    """Whether trainer and engine run on separate GPUs."""
-    return bool(job["placement"] != Placement.COLOCATED.word)
-
-
-_ASYNC_PARAMETERS = ("staleness", "partial_rollout")
-"""Parameters of asynchronous steps: the other placements imply them."""
-
-
-def step_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the option values of a step (generation and training) common to all programs.
-
-    Raises LaunchError if no program can start such a step.
-    """
-    if job["adapter"] not in (None, "none"):
-        raise LaunchError(
-            f"adapter {job['adapter']} is not written for steps of reinforcement learning: write "
-            "the plan without --adapter, and add the program's options for it."
-        )
-    if job["rollout_gpu"] not in (None, job["gpu"]):
-        raise LaunchError(
-            f"A trainer on {job['gpu']} and engines on {job['rollout_gpu']} are not written: no "
-            f"option of {job.profile.name} names a type of GPU. Leave --rollout-gpu out, and start "
-            "the nodes of each type yourself."
-        )
-    rollouts, is_separate = job.profile.rollouts, has_separate_gpus(job)
-    default_sync = rollouts.separate_sync if is_separate else rollouts.colocated_sync
-    if job["weight_sync"] not in ("auto", default_sync):
-        raise LaunchError(
-            f"weight_sync {job['weight_sync']} is not written: {job.profile.name} transfers "
-            f"weights by {default_sync} with placement {job['placement']}. Leave it out."
-        )
-    if job["critic"] != (job["algorithm"] == Algorithm.PPO):
-        raise LaunchError(
-            f"{job['algorithm']} with critic {format_option_value(job['critic'])} is not "
-            "written: only "
-            "--algorithm ppo has a critic."
-        )
-    longest = job["input_tokens"] + job["output_cap"]
-    streams = job["placement"] == Placement.ASYNC.word
-    train_nodes, train_gpus_per_node = _split_nodes(job, job["train_gpus"] or job["num_gpus"])
-    return {
-        "model_path": job.hub_name,
-        "longest": longest,
-        "token_budget": job["micro_batch_tokens"] or max(rollouts.micro_batch_tokens, longest),
-        "rollout_gpu_memory": job["rollout_gpu_memory"]
-        or (rollouts.separate_memory if is_separate else rollouts.colocated_memory),
-        "weight_sync": None,
-        "colocated": not is_separate,
-        "streams": streams,
-        **{name: job[name] if streams else None for name in _ASYNC_PARAMETERS},
-        "num_nodes": job.num_nodes,
-        "node_size": job.gpus_per_node,
-        "train_nodes": train_nodes,
-        "train_each": train_gpus_per_node,
-        **(_rollout_quantities(job) if is_separate else {}),
-    }
-
-
-def _rollout_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return nodes and GPUs per node of the engines on separate GPUs; offload is None."""
-    nodes, gpus_per_node = _split_nodes(job, job["rollout_gpus"])
-    return {
-        "rollout_nodes": nodes,
-        "rollout_each": gpus_per_node,
-        "offload_train": None,
-        "offload_rollout": None,
-    }
-
-
-def _split_nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
-    """Return the nodes for ``gpus`` that train or generate, and the GPUs used on each node.
-
-    Raises LaunchError if the sides have neither full nodes nor equal GPUs on each node.
-    """
-    gpus_per_node, sides = job.gpus_per_node, (job["train_gpus"], job["rollout_gpus"])
-    if all(side % gpus_per_node == 0 for side in sides):
-        return gpus // gpus_per_node, gpus_per_node
-    if all(side % job.num_nodes == 0 for side in sides):
-        return job.num_nodes, gpus // job.num_nodes
-    nearest = max(round(sides[0] / gpus_per_node), 1) * gpus_per_node
-    raise LaunchError(
-        f"{sides[0]} GPUs that train and {sides[1]} that generate are neither whole nodes of "
-        f"{gpus_per_node} nor as many on each of {job.num_nodes}: nearest: --set "
-        f"train_gpus={nearest}."
-    )
 
 
 FSDP_SUFFIX = " of FSDP"

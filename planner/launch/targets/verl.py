@@ -33,7 +33,6 @@ from planner.launch.target import (
 from planner.launch.targets.rl_reader_writer import (
     MODEL,
     fsdp_quantities,
-    has_separate_gpus,
     reader_of_steps,
     step_draft,
 )
@@ -43,7 +42,6 @@ from planner.launch.write.benchmark import STEPS
 _ACTOR = "actor_rollout_ref.actor."
 _MEGATRON = f"{_ACTOR}megatron."
 _FSDP = f"{_ACTOR}fsdp_config."
-_MODEL = "actor_rollout_ref.model."
 _SEPARATED_PACKAGE = "verl.experimental"
 _PROGRAMS_BY_PLACEMENT = {
     Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
@@ -69,10 +67,9 @@ def _program_of(job: LaunchJob) -> tuple[str, str]:
 def _quantities(job: LaunchJob) -> Quantities:
     """Return what rows of verl's table compute from, for a planned job."""
     is_megatron = job.profile.name == "verl Megatron"
-    has_config = has_separate_gpus(job) or is_megatron
+    has_config = job["placement"] != Placement.COLOCATED.word or is_megatron
     return {
         "program_config": _program_of(job)[1] if has_config else None,
-        "max_num_seqs": job["max_num_seqs"] or job.profile.rollouts.max_num_seqs,
         **({} if is_megatron else fsdp_quantities(job, "verl", _MEGATRON)),
     }
 
@@ -83,7 +80,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     options = overrides(settings.options)
     is_ppo = job["algorithm"] == Algorithm.PPO
     if job.hub_name is None:
-        names = [f"{_MODEL}path", *(["critic.model.path"] if is_ppo else [])]
+        names = ["actor_rollout_ref.model.path", *(["critic.model.path"] if is_ppo else [])]
         options[:0] = [override(name, MODEL.name, MODEL.meaning) for name in names]
     if is_ppo:
         options += overrides(_critic_options(settings))
