@@ -29,6 +29,7 @@ from planner.decide.sizing.fleet import (
 )
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import value_or_none
+from planner.question.names import LIMITS_PROBABILITY
 from planner.question.terms import glossary
 
 POWER = "power"
@@ -275,7 +276,8 @@ class Size:
         """
         if not self.at_confidence:
             return {}
-        name = CHEAPEST if CHEAPEST in choice else FASTEST if choice == FASTEST else FEWEST
+        of_choice = (name for name in (FEWEST, CHEAPEST, FASTEST) if name in choice)
+        name = next(of_choice, FEWEST)
         columns: dict[str, int | None] = {}
         for column, probability in GPUS_BY_CONFIDENCE.items():
             if probability == confidence:
@@ -323,6 +325,7 @@ class Size:
             choice_columns |= self.gpus_by_confidence(name, confidence)
             yield {
                 **choice_columns, "confidence": confidence,
+                LIMITS_PROBABILITY: fleet.limits_probability,
                 **_margin_columns(fleet.margins), **fleet.row, **more,
             }  # fmt: skip
 

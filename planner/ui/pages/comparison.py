@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from planner.base import formatting
 from planner.base.enums import Contract
-from planner.confidence.intervals import MEDIAN
 from planner.decide.sizing.autoscaling import HOURS
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH
 from planner.decide.sizing.purchase import (
@@ -19,7 +18,7 @@ from planner.decide.sizing.purchase import (
     read_price_change,
 )
 from planner.optimize.result_columns import evidence_rank_of
-from planner.question.names import CONTRACT, GPU, NUM_GPUS
+from planner.question.names import CONTRACT, GPU, LIMITS_PROBABILITY, NUM_GPUS
 from planner.question.terms import term_of_column
 from planner.show.output_blocks import (
     BEST,
@@ -322,12 +321,10 @@ def _with_cheapest_choice(
     ``contract`` is that of the rows if GPUs under another one cost less; "" if none do.
     """
     row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
-    confidence = number_of(row, "confidence")
-    if confidence == MEDIAN:  # each limit at its prediction
-        confidence = math.nan
+    chance = number_of(row, LIMITS_PROBABILITY)
     confidence_note = (
-        f" {formatting.format_probability(confidence)} of runs like this keep all limits."
-        if math.isfinite(confidence)
+        f" {formatting.format_probability(chance)} of runs like this keep all limits."
+        if math.isfinite(chance)
         else ""
     )
     cheapest = {format_hardware(choice): choice for choice in reversed(rows)}
@@ -344,7 +341,7 @@ def _with_cheapest_choice(
         headline=f"{headline(workload, row, wins)}{confidence_note}",
         figures=[
             replace(figure, between=figure.between or _spread(figure, row, column))
-            for figure in figures(row, row_ends(row), confidence, [NUM_GPUS, column])
+            for figure in figures(row, row_ends(row), chance, [NUM_GPUS, column])
         ],
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
