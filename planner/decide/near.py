@@ -192,6 +192,8 @@ def free_parameter_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str,
 
 def _is_refused(inputs: object, name: str, value: Value) -> bool:
     """Return True for steps of fewer tokens than a request that the engine cannot split."""
+    from planner.estimators.inference.batch_share import ServingInputs
+
     if name != MAX_NUM_BATCHED_TOKENS or not isinstance(inputs, ServingInputs):
         return False
     longest = inputs.workload.max_model_len or 0

@@ -17,7 +17,6 @@ from planner.configurations.configuration_tables import (
     PoolConfigurations,
     ServingConfigurations,
 )
-from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.machine import Machine
 from planner.layers.model import count_parameters
 from planner.optimize.collector import NearestMiss
@@ -297,6 +296,8 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
 
 def _need_without_cache(miss: NearestMiss) -> str:
     """Return which part of a server's memory leaves no room for a cache; "" if none does."""
+    from planner.estimators.inference.batch_share import ServingInputs
+
     inputs = miss.source.inputs
     if not isinstance(inputs, ServingInputs) or "memory_activations_gib" not in miss.row:
         return ""
