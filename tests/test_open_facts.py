@@ -205,23 +205,6 @@ def test_the_screen_and_the_file_name_open_facts(run: Callable[..., Any], tmp_pa
     assert precision["predictions"]["step_time_s"][0] < precision["predictions"]["step_time_s"][1]
 
 
-def test_an_answer_tries_the_assumptions_of_its_plan_once(
-    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The verdict, the screen, the details and the object ask for them."""
-    tried = []
-    original = assumptions._tried_assumptions
-    monkeypatch.setattr(
-        assumptions, "_tried_assumptions", lambda *a: tried.append(a) or original(*a)
-    )
-    command = ("estimate", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100")
-    assert run(*command, "--gpus", "1", "--full").exit_code == 0
-    assert len(tried) == 1
-    # Another plan has others.
-    assert run(*command, "--gpus", "2", "--full").exit_code == 0
-    assert len(tried) == 2
-
-
 def test_a_search_names_them_too(run: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "search.json"
     command = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100")

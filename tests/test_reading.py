@@ -102,7 +102,9 @@ _OTHERS = re.compile(
     r"(json_nodes|yaml_tree|user_cache|specs/file_cache|base/read_files|html|option_table|terms|hugging_face_families)\.py|"
     r"(logs/log_reader|logs/source|logs/traces|pages/page_of_file|workloads/saved_plan|ui/app)\.py"
 )
-_READS = re.compile(r"\.read_text\(encoding|\.read_bytes\(\)|\.open\(|json\.loads\(|tomllib\.load")
+_READS = re.compile(
+    r"\.read_text\(encoding|\.read_bytes\(\)|\.open\(|json\.loads\(|tomllib\.loads?\("
+)
 
 
 def test_files_are_read_in_one_place() -> None:

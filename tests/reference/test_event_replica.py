@@ -140,9 +140,17 @@ def test_waits_and_percentiles_are_those_of_a_simulation(
     ("engine", "clients"), [("vllm", 2), ("vllm", 16), ("vllm", 64), ("tgi", 2), ("tgi", 16)]
 )
 def test_a_closed_loop_of_clients_that_pause(engine: str, clients: int) -> None:
-    """As many requests come in a step as answers end in it, however long it takes."""
+    """As many requests come in a step as answers end in it, however long it takes.
+
+    The events know no requests that keep starting together (`Scheduler.clustering`).
+    """
     setting, c = deployment("llama-3.1-8b", 1, engine, (1024, 256), 0.5)
-    setting = replace(setting, workload=replace(setting.workload, request_rate=None))
+    apart = replace(setting.engine.scheduler, clustering=0.0)
+    setting = replace(
+        setting,
+        workload=replace(setting.workload, request_rate=None),
+        engine=replace(setting.engine, scheduler=apart),
+    )
     estimate = evaluate_serving(setting, replace(c, concurrency=np.asarray(float(clients))))
     served = estimate.served
     seen = Replica(

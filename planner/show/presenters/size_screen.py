@@ -191,11 +191,11 @@ def _sure_line(sizes: Sizes, best: Size, fleet: FeasiblePlan) -> str:
     ]
     limits += ["the assumed limits"] if best.assumed else []
     confidence = sizes.request.limit_confidence
-    each, together = ("each: ", fleet.limits_probability) if len(limits) > 1 else ("", math.nan)
+    each, together = (" each", fleet.limits_probability) if len(limits) > 1 else ("", math.nan)
     sized = "Sized at the prediction, " if confidence == MEDIAN else ""
     chance = formatting.format_probability(together)
     all_text = f" ({chance} to keep all)" if math.isfinite(together) else ""
-    return f"{sized}{100 * confidence:g} % likely to keep {each}{'; '.join(limits)}{all_text}"
+    return f"{sized}{100 * confidence:g} % likely to keep{each}: {'; '.join(limits)}{all_text}"
 
 
 def peak_lines(sizes: Sizes) -> list[str]:

@@ -539,6 +539,9 @@ def llama_shape(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, 
     return {**_LLAMA, **{name: size for name, size in sizes.items() if size}} if rows else None
 
 
+_ACCUMULATION = "gradient_accumulation_steps"
+
+
 def translate_changes(name: str, changes: Changes, *, extends: bool) -> Changes:
     """Translate changes of the Trainer's options to options of the program ``name``.
 
@@ -548,7 +551,8 @@ def translate_changes(name: str, changes: Changes, *, extends: bool) -> Changes:
     rows = OptionAliasTable.load(name).rows
     for option, texts in changes.items():
         matching_rows = [row for row in rows if row.into == f"--{option}"]
-        if any(row.role == "derive" for row in matching_rows):
+        is_derived = any(row.role == "derive" for row in matching_rows)
+        if option == _ACCUMULATION and is_derived and not extends:
             continue  # the program computes it from all samples of a step
         writable_rows = [
             row
