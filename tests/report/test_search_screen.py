@@ -176,4 +176,4 @@ def test_an_adapter_that_fits_more_surely_is_searched_in_all_software(planner: A
     """LoRA of 8 billion parameters barely fits 24 GiB, QLoRA does."""
     asked = ("search", "--model", "llama-3.1-8b", "--gpu", "rtx4090", "--gpus", "1")
     out = " ".join(planner(*asked, "--adapter", "lora").out.split())
-    assert re.search(r"Surer: .*--adapter qlora \(fits, \d+ % likely\)", out)
+    assert re.search(r"Surer to fit: .*--adapter qlora \(\d+ % likely\)", out)

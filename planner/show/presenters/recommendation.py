@@ -11,7 +11,6 @@ from itertools import pairwise
 from planner.base import formatting
 from planner.base.csv_cells import Row
 from planner.decide.assumptions import SensitiveAssumption
-from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.optimize.result_columns import COLUMNS_BY_ERROR, RUNS
 from planner.question.names import GPU, LIMITS_PROBABILITY
 from planner.question.terms import terms_about
@@ -300,11 +299,10 @@ def _compared_result(column: str, row: Row, other: Row, *, has_ends: bool = True
 def surer_line(options: Mapping[str, float]) -> str:
     """Return options with a higher probability to fit in memory; "" if there are none."""
     texts = [
-        f"{option} ({formatting.format_fit_probability(chance)})"
+        f"{option} ({formatting.format_probability(chance)} likely)"
         for option, chance in options.items()
     ]
-    likely = f"Less than {100 * TARGET_FIT_PROBABILITY:g} % likely to fit. Surer: "
-    return f"{likely}{', or '.join(texts)}." if texts else ""
+    return f"Surer to fit: {', or '.join(texts)}." if texts else ""
 
 
 def faster_option_lines(report: SearchReport) -> Iterator[str]:

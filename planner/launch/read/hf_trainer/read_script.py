@@ -351,8 +351,9 @@ def _is_supervised(sources: OptionSources) -> bool:
     if not words and "--rlhf_type" in sources.script:  # a program with a configuration of TRL
         return True
     options = {"--max_length", "--use_peft", "--packing"}
-    # A document without a command, with TRL's option of a data set on the hub.
-    options |= set() if words else {"--dataset_name"}
+    # A document without a command, with TRL's option of a data set on the hub; run_clm.py has it,
+    # too, and cuts texts into blocks.
+    options |= set() if words or "--block_size" in sources.script else {"--dataset_name"}
     return bool(options & set(sources.script))
 
 
