@@ -15,7 +15,7 @@ from planner.base.records import record
 from planner.commands.command import Call, Command, PlanQuestion, error_of, no_bar, read_question
 from planner.commands.search import check_api_prices
 from planner.configurations.training_rules import OUT_OF_MEMORY
-from planner.decide.fitting import MEMORIES
+from planner.decide.fitting import MEMORIES, MUCH_FASTER
 from planner.decide.near import Change
 from planner.decide.suggestions.changes import (
     Attempts,
@@ -193,10 +193,14 @@ def _choose_change(
 ) -> tuple[Change, RewriteResult | None, bool]:
     """Return the change to make, the rewritten file, and whether that expresses the change.
 
-    Takes the best change whose rewritten file is read as the predicted configuration; if there is
-    none, the best change.
+    Takes the best change whose rewritten file is read as the predicted configuration, unless
+    another one is `MUCH_FASTER`; if there is none, the best change.
     """
-    others = [change for change in changes if change is not best]
+    others = [
+        change
+        for change in changes
+        if change is not best and change.value * MUCH_FASTER >= best.value
+    ]
     first: RewriteResult | None = None
     for change in (best, *sorted(others, key=lambda other: -other.value)):
         try:

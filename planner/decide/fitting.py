@@ -54,9 +54,10 @@ MEMORIES = (OUT_OF_MEMORY.name, OUT_OF_HOST_MEMORY.name)
 MOST_GPUS = 1024
 """Largest number of GPUs that is tried."""
 
+MUCH_FASTER = 3.0
+"""Gain from which another number format, or what a file cannot express, is named first."""
+
 _FASTER = 1.05
-# Other number formats are named first where keeping them costs that much.
-_MUCH_FASTER = 3.0
 # A few of many values show what memory allows.
 _MOST_VALUES = 8
 _CAP = "concurrency"
@@ -109,7 +110,7 @@ def changes_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> Fitti
     fastest = max((value for _, (_, _, value) in unchanged.values()), default=0.0)
     faster = {count: item for count, item in others.items() if item[1][2] > _FASTER * fastest}
     changes = [_all_changes(unchanged), _all_changes(faster)]
-    if any(value > _MUCH_FASTER * fastest for _, (_, _, value) in faster.values()):
+    if any(value > MUCH_FASTER * fastest for _, (_, _, value) in faster.values()):
         changes.reverse()
     return Fitting(changes=[*changes[0], *changes[1]], tried=nearby[0].tried)
 

@@ -243,7 +243,7 @@ def test_an_assumed_limit_does_not_decide_the_number_of_gpus_of_a_size() -> None
     limits = shown.partition("Assumed limits: ")[2]
     assert limits.startswith("TTFT at most 2.00 s; TPOT at most 200 ms ")
     assert f"(50 ms: takes {kept.num_gpus} GPUs, " in limits
-    assert "90 % likely to keep: the rate" in shown
+    assert "90 % likely to keep each: the rate; the assumed limits" in shown
     strict = planner.size(**{**SIZED, "gpu": "a100", "constraints": {"ttft": "2s", "tpot": "50ms"}})
     assert strict.best.fewest.num_gpus == kept.num_gpus
 
@@ -252,5 +252,5 @@ def test_an_assumed_limit_does_not_decide_the_number_of_gpus_of_a_size() -> None
 def test_a_limit_of_the_user_is_no_assumption_of_a_size() -> None:
     sizes = planner.size(**{**SIZED, "gpu": "h100", "constraints": {"ttft": "2s"}})
     words = " ".join(sizes.summary().split())
-    assert "90 % likely to keep: TTFT at most 2.00 s" in words
+    assert "90 % likely to keep each: the rate; TTFT at most 2.00 s" in words
     assert sizes.best.assumed.keys() <= {"time_per_output_token"}

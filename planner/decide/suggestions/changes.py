@@ -329,8 +329,9 @@ def best_changes(
 
     ``plan`` and ``evaluation`` have one configuration; ``may_be`` returns True if a parameter may
     have a value. Number formats and batch stay, and the fit probability does not fall below the
-    lower of 90 % and its present value. If memory is too small, formats may change, too. Empty:
-    nothing is better, or prefill and decode workers are separate.
+    lower of 90 % and its present value. If memory is too small, formats may change, too. If nothing
+    is faster and the plan is less than 90 % likely to fit: changes with which it is. Empty: nothing
+    is better, or prefill and decode workers are separate.
     """
     if evaluation.source.mesh is None:
         return []
@@ -354,7 +355,12 @@ def best_changes(
         if np.isfinite(fits)
         else TARGET_FIT_PROBABILITY
     )
-    return _changes(problem, base_row, now, min_fit_probability)
+    if changes := _changes(problem, base_row, now, min_fit_probability):
+        return changes
+    if not fits < TARGET_FIT_PROBABILITY:
+        return []
+    surer = changes_that_fit(plan, evaluation, may_be).changes
+    return [change for change in surer if change.fit_probability >= TARGET_FIT_PROBABILITY]
 
 
 def best_other_plan(

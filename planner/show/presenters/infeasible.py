@@ -6,6 +6,7 @@ import math
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from planner.base import formatting
@@ -17,6 +18,7 @@ from planner.configurations.configuration_tables import (
     PoolConfigurations,
     ServingConfigurations,
 )
+from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.estimators.machine import Machine
 from planner.layers.model import count_parameters
 from planner.optimize.collector import NearestMiss
@@ -34,6 +36,7 @@ from planner.specs.spec_paths import SpecKind
 from planner.specs.training_workload import RlWorkload, TrainingWorkload
 from planner.workloads.image_inputs import tower_lines
 from planner.workloads.make_plan import Plan, result_of
+from planner.workloads.prediction_confidence import serving_share
 from planner.workloads.workload import Evaluation
 
 if TYPE_CHECKING:
@@ -440,7 +443,7 @@ def wrap_sentence(sentence: str, indent: str) -> str:
 
 
 def start_problem(miss: NearestMiss) -> str:
-    """Return why an engine cannot start with its longest request, and the length that fits.
+    """Return why an engine cannot start with its longest request, and a length that fits.
 
     Empty if the longest request is not the cause.
     """
@@ -457,7 +460,13 @@ def start_problem(miss: NearestMiss) -> str:
     c = c.decode if isinstance(c, PoolConfigurations) else c
     memory, longest = serving_memory(inputs, c), inputs.workload.max_model_len
     longest_fitting = longest_that_fits(inputs, memory, c)
-    longest_likely = longest_that_fits(inputs, memory, c, min(inputs.sure_share, 1.0))
+    shares = {"starts": serving_share(inputs, TARGET_FIT_PROBABILITY)}
+    shares["may start"] = max(shares["starts"], inputs.sure_share)
+    lengths = {
+        word: longest_that_fits(inputs, memory, c, min(share, inputs.sure_share, 1.0))
+        for word, share in shares.items()
+    }
+    outlook, longest_likely = next(filter(itemgetter(1), lengths.items()), ("", 0))
     if not 0 < longest_likely < longest:
         return ""
     slots = 1 if inputs.engine.scheduler.continuous else int(c.concurrency[0])
@@ -469,7 +478,7 @@ def start_problem(miss: NearestMiss) -> str:
         capacity = f"{capacity} in each of {slots} slots"
     return (
         f"{verb}: the longest request needs {longest:,} tokens, the cache holds {capacity}; "
-        f"`{option} {value}` starts"
+        f"`{option} {value}` {outlook}"
     )
 
 

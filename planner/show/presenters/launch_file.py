@@ -282,9 +282,11 @@ def change_lines(
 
 def _changed_options(rewritten: RewriteResult) -> list[str]:
     """Return the options that a change sets or removes, as the file has them."""
+    removed = [line for line in rewritten.diff.splitlines() if line.startswith("-")]
     return [
         f"without {option}" if words is None else f"{option} {' '.join(map(str, words))}".strip()
         for option, words in rewritten.changes.items()
+        if words is not None or any(option.rpartition(".")[2] in line for line in removed)
     ]
 
 
