@@ -196,6 +196,7 @@ def test_pages_stay_within_their_width_and_are_read_on_light_and_dark(opened, ad
     for path in _PAGES:
         page.goto(f"{address}/{path}")
         _wait_for(page, "document.querySelector('#job, [aria-busy]')", None)
+        page.wait_for_load_state("load")  # an answer may take the place of the page
         # What fits does not depend on the colours, and those not on the width.
         for width in (400, 1100, 1900):
             page.set_viewport_size({"width": width, "height": 900})
