@@ -194,13 +194,10 @@ def _choose_change(
     """Return the change to make, the rewritten file, and whether that expresses the change.
 
     Takes the best change whose rewritten file is read as the predicted configuration, unless
-    another one is `MUCH_FASTER`; if there is none, the best change.
+    nothing is to be written and another one is `MUCH_FASTER`; if there is none, the best change.
     """
-    others = [
-        change
-        for change in changes
-        if change is not best and change.value * MUCH_FASTER >= best.value
-    ]
+    least = 0.0 if call.extra.get("write") else best.value / MUCH_FASTER
+    others = [change for change in changes if change is not best and change.value >= least]
     first: RewriteResult | None = None
     for change in (best, *sorted(others, key=lambda other: -other.value)):
         try:

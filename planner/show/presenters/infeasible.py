@@ -6,7 +6,6 @@ import math
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from planner.base import formatting
@@ -443,7 +442,7 @@ def wrap_sentence(sentence: str, indent: str) -> str:
 
 
 def start_problem(miss: NearestMiss) -> str:
-    """Return why an engine cannot start with its longest request, and a length that fits.
+    """Return why an engine cannot start with its longest request, and lengths that fit.
 
     Empty if the longest request is not the cause.
     """
@@ -460,17 +459,19 @@ def start_problem(miss: NearestMiss) -> str:
     c = c.decode if isinstance(c, PoolConfigurations) else c
     memory, longest = serving_memory(inputs, c), inputs.workload.max_model_len
     longest_fitting = longest_that_fits(inputs, memory, c)
-    shares = {"starts": serving_share(inputs, TARGET_FIT_PROBABILITY)}
-    shares["may start"] = max(shares["starts"], inputs.sure_share)
-    lengths = {
-        word: longest_that_fits(inputs, memory, c, min(share, inputs.sure_share, 1.0))
-        for word, share in shares.items()
-    }
-    outlook, longest_likely = next(filter(itemgetter(1), lengths.items()), ("", 0))
+    surely = min(serving_share(inputs, TARGET_FIT_PROBABILITY), inputs.sure_share, 1.0)
+    longest_likely, longest_sure = (
+        longest_that_fits(inputs, memory, c, share)
+        for share in (min(inputs.sure_share, 1.0), surely)
+    )
     if not 0 < longest_likely < longest:
         return ""
     slots = 1 if inputs.engine.scheduler.continuous else int(c.concurrency[0])
     option, value = _longest_request_option(inputs.engine.name, longest_likely, slots)
+    outlook = "starts" if longest_sure else "may start"
+    if 0 < longest_sure < longest_likely:
+        _, sure_value = _longest_request_option(inputs.engine.name, longest_sure, slots)
+        outlook += f", {sure_value} surely"
     verb, capacity = "does not start", f"{longest_fitting:,}"
     if longest_fitting >= longest:
         verb, capacity = "may not start", f"little more ({format_fit(miss.row)})"
