@@ -187,11 +187,7 @@ def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
             for each in context.model.attentions
         ]
         copies = c.tensor_parallel / max(heads, default=1)
-        violated = (
-            violated
-            | (copies < split)
-            | is_indivisible(c.tensor_parallel, np.asarray(float(split)))
-        )
+        violated = violated | (copies < split) | is_indivisible(c.tensor_parallel, split)
     if context.engine.one_split:
         violated = violated | ((c.tensor_parallel > 1) & (c.pipeline_parallel > 1))
     return violated

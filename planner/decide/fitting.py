@@ -495,10 +495,8 @@ def _with_fewer_requests(current: Row, base: ConfigurationTable) -> tuple[Row, C
     return _with_open_parameter(current, _CAP), replace(rows, **{_CAP: fewer})
 
 
-def _with_kept_limit(inputs: Any) -> Any:
+def _with_kept_limit(inputs: ServingInputs) -> ServingInputs:
     """Inputs whose engine samples the sequences of its option at its start, however few run."""
-    if not isinstance(inputs, ServingInputs):
-        return inputs
     return replace(inputs, engine_max_num_seqs=None)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.errors import PlannerError
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
@@ -26,9 +26,6 @@ from planner.specs.software_profile import engine_on, release_parts, runs_on
 from planner.specs.spec_paths import SpecKind
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.make_plan import Plan, make_plan
-
-if TYPE_CHECKING:
-    from planner.estimators.inference.batch_share import ServingInputs
 
 TARGET_FIT_PROBABILITY = 0.9
 """Fit probability that a change needs, unless no change reaches it."""
@@ -140,8 +137,6 @@ def default_space_plan(
     if workload == "train":
         changed_answers["global_batch_size"] = int(number_or_nan(base_row["global_batch_size"]))
     if workload == "serve":
-        from planner.estimators.inference.batch_share import ServingInputs
-
         assert isinstance(source.inputs, ServingInputs)
         # A server may be started with another number of sequences, as on the largest GPUs.
         max_num_seqs = None
@@ -192,8 +187,6 @@ def free_parameter_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str,
 
 def _is_refused(inputs: object, name: str, value: Value) -> bool:
     """Return True for steps of fewer tokens than a request that the engine cannot split."""
-    from planner.estimators.inference.batch_share import ServingInputs
-
     if name != MAX_NUM_BATCHED_TOKENS or not isinstance(inputs, ServingInputs):
         return False
     longest = inputs.workload.max_model_len or 0

@@ -437,68 +437,80 @@ def _head_exchange(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
 
 def _prefill(share: BatchShare, op: AttentionCore) -> Operator:
     """Return the attention kernel over the prompt tokens of a serving step."""
-    batch, tokens = share.batch, share.prompt_tokens
-    heads = op.heads / share.tensor_parallel
-    prompts = batch.prompts * share.prompt_share
+    batch = share.batch
     keys = batch.prefill_keys if op.causal else 2 * batch.prefill_keys - 1
-    flops, moved = fused_work(
-        tokens=tokens,
+    begin = share.machine.mark
+    time, flops = _prefill_kernel(
+        share,
+        op,
         keys=visible_tokens(share, keys, op),
-        heads=heads,
+        heads=op.heads / share.tensor_parallel,
         key_value_heads=share.key_value_heads(op.key_value_heads),
         qk_dim=op.qk_dim,
         v_dim=op.v_dim,
-    )
-    cached = prompts * batch.prefill_cached * cached_bytes(share, op)
-    begin = share.machine.mark
-    time = share.kernels.prefill_attention(
-        flops=flops,
-        num_bytes=moved + cached,
-        prompts=prompts,
-        heads=heads,
-        queries=tokens / np.maximum(prompts, 1e-9),
-        head_dim=op.qk_dim,
     )
     if op.index_topk and op.latent_width and not op.compress_ratio:
         # Prompts with no more keys than an indexer chooses have them all, by the usual kernel.
         is_sparse = 2 * batch.prefill_keys - 1 > op.index_topk
         share.machine.unused(is_sparse, since=begin)
         begin = share.machine.mark
-        sparse_time, sparse_flops = _sparse_prefill(share, op, cached)
+        sparse_time, sparse_flops = _sparse_prefill(share, op)
         share.machine.unused(~is_sparse, since=begin)
         time = np.where(is_sparse, sparse_time, time)
         flops = np.where(is_sparse, sparse_flops, flops)
     return Operator(name="attention_prefill", module=op.module, forward=time, flops=flops)
 
 
-def _sparse_prefill(
-    share: BatchShare, op: AttentionCore, cached: Numeric
+def _prefill_kernel(
+    share: BatchShare,
+    op: AttentionCore,
+    *,
+    keys: Numeric,
+    heads: Numeric,
+    key_value_heads: Numeric,
+    qk_dim: int,
+    v_dim: int,
 ) -> tuple[FloatArray, FloatArray]:
+    """Return seconds and FLOPs of one kernel over the prompt tokens and what they have cached."""
+    batch, tokens = share.batch, share.prompt_tokens
+    prompts = batch.prompts * share.prompt_share
+    flops, moved = fused_work(
+        tokens=tokens,
+        keys=keys,
+        heads=heads,
+        key_value_heads=key_value_heads,
+        qk_dim=qk_dim,
+        v_dim=v_dim,
+    )
+    cached = prompts * batch.prefill_cached * cached_bytes(share, op)
+    time = share.kernels.prefill_attention(
+        flops=flops,
+        num_bytes=moved + cached,
+        prompts=prompts,
+        heads=heads,
+        queries=tokens / np.maximum(prompts, 1e-9),
+        head_dim=qk_dim,
+    )
+    return time, flops
+
+
+def _sparse_prefill(share: BatchShare, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
     """Return seconds and FLOPs of the kernel of latent attention over chosen keys of prompts.
 
     As in training (`_fused_attention`), all heads share a latent key. Kernels compute whole blocks
     of heads, the FLOPs are those of the heads that there are.
     """
-    batch, tokens = share.batch, share.prompt_tokens
     heads = np.asarray(op.heads / share.tensor_parallel)
-    prompts = batch.prompts * share.prompt_share
     block = share.kernels.sparse_heads
     padded = np.ceil(heads / block - 1e-9) * block
-    flops, moved = fused_work(
-        tokens=tokens,
+    time, flops = _prefill_kernel(
+        share,
+        op,
         keys=float(op.index_topk),
         heads=padded,
         key_value_heads=1,
         qk_dim=op.latent_width,
         v_dim=op.latent_rank,
-    )
-    time = share.kernels.prefill_attention(
-        flops=flops,
-        num_bytes=moved + cached,
-        prompts=prompts,
-        heads=padded,
-        queries=tokens / np.maximum(prompts, 1e-9),
-        head_dim=op.latent_width,
     )
     return time, flops * (heads / padded)
 

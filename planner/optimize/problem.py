@@ -168,6 +168,12 @@ def limit_probability(candidates: Candidates, limit: Constraint) -> float:
     return share_below if limit.sign > 0 else 1 - share_below
 
 
+def known_limit_probability(candidates: Candidates, limit: Constraint) -> float | None:
+    """The `limit_probability`; None: unknown errors."""
+    probability = limit_probability(candidates, limit)
+    return probability if np.isfinite(probability) else None
+
+
 def joint_probability(chances: Mapping[str, Numeric]) -> FloatArray:
     """The probability to keep all limits, from that of each by name; NaN: all are unknown.
 
@@ -313,14 +319,13 @@ def limit_rows(
     candidates: Candidates, limits: Iterable[Constraint]
 ) -> list[dict[str, float | str | None]]:
     """Name, bound (SI units) and probability of each limit of the only candidate, as dicts."""
-    probabilities = ((limit, limit_probability(candidates, limit)) for limit in limits)
     return [
         {
             "name": limit.name,
             "bound": limit.bound,
-            "probability": probability if np.isfinite(probability) else None,
+            "probability": known_limit_probability(candidates, limit),
         }
-        for limit, probability in probabilities
+        for limit in limits
     ]
 
 

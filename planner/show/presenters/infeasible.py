@@ -18,6 +18,7 @@ from planner.configurations.configuration_tables import (
     ServingConfigurations,
 )
 from planner.decide.near import TARGET_FIT_PROBABILITY
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.machine import Machine
 from planner.layers.model import count_parameters
 from planner.optimize.collector import NearestMiss
@@ -298,8 +299,6 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
 
 def _need_without_cache(miss: NearestMiss) -> str:
     """Return which part of a server's memory leaves no room for a cache; "" if none does."""
-    from planner.estimators.inference.batch_share import ServingInputs
-
     inputs = miss.source.inputs
     if not isinstance(inputs, ServingInputs) or "memory_activations_gib" not in miss.row:
         return ""
@@ -446,7 +445,6 @@ def start_problem(miss: NearestMiss) -> str:
 
     Empty if the longest request is not the cause.
     """
-    from planner.estimators.inference.batch_share import ServingInputs
     from planner.estimators.inference.serving_memory import longest_that_fits, serving_memory
 
     inputs, c = miss.source.inputs, miss.configuration
@@ -467,11 +465,10 @@ def start_problem(miss: NearestMiss) -> str:
     if not 0 < longest_likely < longest:
         return ""
     slots = 1 if inputs.engine.scheduler.continuous else int(c.concurrency[0])
-    option, value = _longest_request_option(inputs.engine.name, longest_likely, slots)
+    option, times = _longest_request_option(inputs.engine.name, slots)
     outlook = "starts" if longest_sure else "may start"
     if 0 < longest_sure < longest_likely:
-        _, sure_value = _longest_request_option(inputs.engine.name, longest_sure, slots)
-        outlook += f", {sure_value} surely"
+        outlook += f", {longest_sure * times} surely"
     verb, capacity = "does not start", f"{longest_fitting:,}"
     if longest_fitting >= longest:
         verb, capacity = "may not start", f"little more ({format_fit(miss.row)})"
@@ -479,18 +476,18 @@ def start_problem(miss: NearestMiss) -> str:
         capacity = f"{capacity} in each of {slots} slots"
     return (
         f"{verb}: the longest request needs {longest:,} tokens, the cache holds {capacity}; "
-        f"`{option} {value}` {outlook}"
+        f"`{option} {longest_likely * times}` {outlook}"
     )
 
 
-def _longest_request_option(engine: str, length: int, slots: int) -> tuple[str, int]:
-    """Return the engine's option for the longest request [tokens], and its value."""
+def _longest_request_option(engine: str, slots: int) -> tuple[str, int]:
+    """Return the engine's option for the longest request, and how many requests share it."""
     from planner.launch.option_table import OptionRole
     from planner.launch.targets import readers
 
     for target in readers().values():
         if any(engine.startswith(profile) for profile in target.profiles):
-            for name, number in ((_OPTION, length), (_SHARED, length * slots)):
+            for name, number in ((_OPTION, 1), (_SHARED, slots)):
                 for row in target.table.rows_of(name, OptionRole.IS, OptionRole.READS):
                     return row.option, number
-    return glossary()[_OPTION].option_name, length
+    return glossary()[_OPTION].option_name, 1

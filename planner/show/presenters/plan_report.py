@@ -122,9 +122,9 @@ def format_peak(plan: Plan, row: Row) -> str:
     probability = fit_probability(row)
     chance = ""
     if math.isfinite(probability):
-        chance = f" ({formatting.format_fit_probability(probability)})"
-        if probability >= _SURE:
-            chance = f" ({formatting.format_probability(probability)} likely)"
+        is_sure = probability >= _SURE  # then the sentence says that it fits
+        likely = f"{formatting.format_probability(probability)} likely"
+        chance = f" ({likely if is_sure else formatting.format_fit_probability(probability)})"
     return f"peak {number_of(row, 'peak_memory_gib'):,.1f} of {usable:,.1f} GiB{chance}"
 
 
