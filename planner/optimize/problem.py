@@ -168,7 +168,7 @@ def limit_probability(candidates: Candidates, limit: Constraint) -> float:
     return share_below if limit.sign > 0 else 1 - share_below
 
 
-def known_limit_probability(candidates: Candidates, limit: Constraint) -> float | None:
+def limit_probability_or_none(candidates: Candidates, limit: Constraint) -> float | None:
     """The `limit_probability`; None: unknown errors."""
     probability = limit_probability(candidates, limit)
     return probability if np.isfinite(probability) else None
@@ -323,7 +323,7 @@ def limit_rows(
         {
             "name": limit.name,
             "bound": limit.bound,
-            "probability": known_limit_probability(candidates, limit),
+            "probability": limit_probability_or_none(candidates, limit),
         }
         for limit in limits
     ]

@@ -24,7 +24,7 @@ from planner.optimize.problem import (
     is_unknown,
     joint_probability,
     judged_value,
-    known_limit_probability,
+    limit_probability_or_none,
     value_at_confidence,
     with_rate_limit,
 )
@@ -295,7 +295,7 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
     """Yield each limit of the plan, and the request rate, with predicted and bad-case value."""
     source, rate = candidates.source, plan.request.request_rate
     limits = with_rate_limit(plan.problem.constraints, rate)
-    chances = {limit.name: known_limit_probability(candidates, limit) for limit in limits}
+    chances = {limit.name: limit_probability_or_none(candidates, limit) for limit in limits}
     for limit in plan.problem.constraints:
         yield Margin(
             name=limit.name,

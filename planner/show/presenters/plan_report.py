@@ -122,7 +122,7 @@ def format_peak(plan: Plan, row: Row) -> str:
     probability = fit_probability(row)
     chance = ""
     if math.isfinite(probability):
-        is_sure = probability >= _SURE  # then the sentence says that it fits
+        is_sure = probability >= _SURE
         likely = f"{formatting.format_probability(probability)} likely"
         chance = f" ({likely if is_sure else formatting.format_fit_probability(probability)})"
     return f"peak {number_of(row, 'peak_memory_gib'):,.1f} of {usable:,.1f} GiB{chance}"
