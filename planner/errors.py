@@ -101,11 +101,20 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     ' Did you mean llama-65b?'
     >>> did_you_mean("batch", ["tensor_parallel", "micro_batch_size"])
     ' Did you mean micro_batch_size?'
+    >>> did_you_mean("--seq", ["--seed", "--sequence-length"])
+    ' Did you mean --sequence-length?'
     """
     from difflib import get_close_matches
 
     candidates, text = sorted(choices), word.lower()
-    close = get_close_matches(text, candidates, n=_MAX_SUGGESTIONS, cutoff=0.6)
-    if not close and len(text) >= _SHORTEST_PART:
-        close = [choice for choice in candidates if text in choice][:_MAX_SUGGESTIONS]
+    part = text.lstrip("-")
+    starts = [choice for choice in candidates if choice.lower().startswith(text)]
+    contain = [choice for choice in candidates if part in choice.lower()]
+    for close in (starts, contain):
+        if len(text) >= _SHORTEST_PART and 0 < len(close) <= _MAX_SUGGESTIONS:
+            break
+    else:
+        close = get_close_matches(text, candidates, n=_MAX_SUGGESTIONS, cutoff=0.6)
+        if not close and len(text) >= _SHORTEST_PART:
+            close = contain[:_MAX_SUGGESTIONS]
     return f" Did you mean {' or '.join(close)}?" if close else ""

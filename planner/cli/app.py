@@ -56,6 +56,9 @@ def _improve_message(error: Any) -> None:
             f"{message.rstrip('.')}.{_suggest_option(error.option_name, candidates, command.name)}"
         )
         error.possibilities = None
+    elif message.startswith("Got unexpected extra argument") and command is not None:
+        if any("--model" in param.opts for param in command.params):
+            message = f"{message.rstrip('.')}. Each value has an option, as in --model llama-65b."
     elif match := _COMMAND.fullmatch(message):
         candidates = [*getattr(command, "commands", ())]
         message = f"{match[0]}{did_you_mean(match[1], candidates)}"

@@ -68,7 +68,7 @@ BAD_INPUT = {
     "negative tokens": ((*LLAMA, "--tokens", "-5B"), 2, "total_tokens"),
     "negative length": ((*LLAMA, "--sequence-length", "-1"), 3, "of at least 1, not '-1'"),
     "efficiency above 1": ((*LLAMA, "--flops-efficiency", "1.5"), 3, "flops_efficiency"),
-    "unknown adapter": ((*LLAMA, "--adapter", "qlor"), 3, "mean qlora or lora?"),
+    "unknown adapter": ((*LLAMA, "--adapter", "qlor"), 3, "mean qlora?"),
     "no rank": ((*LLAMA, "--adapter", "lora", "--lora-rank", "0"), 3, "from 1 to 100,000, not 0"),
     "unknown targets": (
         (*LLAMA, "--adapter", "lora", "--lora-targets", "all-linears"),
@@ -111,6 +111,9 @@ BAD_INPUT = {
     "one file twice": ((*LLAMA, "--csv", "a", "--json", "a"), 8, "two different files"),
     "GPUs missing": (("search", "--model", "llama-7b"), 3, "--gpus"),
     "no option": (("search", "--gpus", "8"), 2, "--model"),
+    "model without option": (("search", "llama-7b"), 2, "as in --model llama-65b."),
+    "start of an option": ((*LLAMA, "--seq", "4096"), 2, "mean --sequence-length?"),
+    "part of an option": (("size", *LLAMA[1:3], "--rate", "4"), 2, "or --request-rate?"),
     "unknown kind": (("specs", "list", "gpu5"), 2, "gpus"),
     "unknown spec": (("specs", "show", "gpus", "h10"), 2, "Unknown GPU"),
 }
