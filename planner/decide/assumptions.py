@@ -23,9 +23,6 @@ MIN_RELATIVE_CHANGE = 0.1
 
 Ends = tuple[float, float]
 
-_SAVED = "sensitive_assumptions"
-"""Where candidates keep their assumptions, as they keep the values of cached properties."""
-
 
 @record(kw_only=True)
 class SensitiveAssumption:
@@ -96,9 +93,9 @@ def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveA
     An alternative that is impossible on its GPUs is left out; one that does not fit in memory is
     only named. The alternatives of one plan are predicted once, at the first call.
     """
-    saved = vars(candidates).get(_SAVED)
-    if saved is None or saved[0] is not plan:
-        saved = vars(candidates)[_SAVED] = plan, _predict_assumptions(plan, candidates)
+    saved = candidates.saved_assumptions
+    if not saved or saved[0] is not plan:
+        saved[:] = plan, _predict_assumptions(plan, candidates)
     return [*saved[1]]
 
 

@@ -134,6 +134,11 @@ class Candidates(ABC):
         """The result columns of the first configuration."""
         return first_row(self.columns())
 
+    @cached_property
+    def saved_assumptions(self) -> list[Any]:
+        """The plan and its assumptions that change predictions, once they are predicted."""
+        return []
+
     @property
     def held(self) -> ConfigurationTable:
         """The configurations with the requests in memory at once, if some wait for KV cache."""

@@ -335,12 +335,14 @@ class SpecsReport(Report):
 
 @record(kw_only=True)
 class ExplanationReport(Report):
-    """An explained plan: what bounds each of its steps.
+    """An explained plan, the row of its prediction, and what bounds each of its steps.
 
     ``details`` are the blocks of the full report (`planner.show.output_blocks`).
     """
 
     plan: SavedPlan
+    row: ResultRow
+    sure: PlanEvidence = field(default_factory=PlanEvidence)
     steps: tuple[StepTimes, ...]
     summary: PlanSummary = field(default_factory=PlanSummary)
     details: tuple[Json, ...] = ()

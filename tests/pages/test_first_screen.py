@@ -15,6 +15,7 @@ from planner.show.html import explained, page_html
 from planner.show.output_blocks import BEST, Bars, Lines, RankingChart, RankingRow, Table
 from planner.show.presenters.row_tables import MOST_ROWS
 from planner.show.theme import shades
+from planner.ui.pages import page_of_file
 from planner.ui.pages.page_of_file import read_page
 from planner.ui.pages.result_tables import evidence
 
@@ -203,6 +204,17 @@ def test_an_explanation_says_what_bounds_the_step(results, page_made):
     assert [row[1].text for row in table.rows] == [
         format_seconds(one["time_s"]) for one in step["operators"]
     ]
+
+
+def test_the_page_of_an_explanation_predicts_nothing(results, page_made, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    estimated = page_made("plan.toml")
+    monkeypatch.setattr(page_of_file, "make_single_plan", refuse)
+    page = read_page(results["explain.json"])
+    assert (page.figures, page.chart) == (estimated.figures, estimated.chart)
+    assert page.evidence == estimated.evidence
 
 
 def test_levers_are_a_chart_of_what_the_answer_would_cost(changed):

@@ -25,6 +25,8 @@ from planner.decide.explain.step_breakdown import (
     spec_numbers,
 )
 from planner.errors import InfeasibleError
+from planner.optimize.collector import value_or_none
+from planner.optimize.source import first_row
 from planner.question.request import Request
 from planner.question.terms import columns_about, glossary, is_answer_column, term_of_column
 from planner.show.output_blocks import (
@@ -48,12 +50,12 @@ from planner.show.presenters.format_results import (
     short_plan,
 )
 from planner.show.presenters.infeasible import infeasible_message, infeasible_reason, question_title
-from planner.show.presenters.json_files import command_manifest, plan_manifest
+from planner.show.presenters.json_files import command_manifest, plan_evidence, plan_manifest
 from planner.show.presenters.load_check import load_line
 from planner.show.presenters.pareto_front import plan_objective_column
 from planner.show.presenters.plan_report import format_verdict, log_line
 from planner.show.presenters.prices import charged_in_full_line
-from planner.show.presenters.row_tables import RowFiles, blocks
+from planner.show.presenters.row_tables import RowFiles, blocks, result_blocks
 from planner.show.presenters.uncertainty import format_column_range, other_formats, tie_text
 from planner.show.reports import ExplanationReport, made_report
 from planner.workloads.make_plan import evaluate, make_single_plan, result_of
@@ -579,6 +581,10 @@ def explanation_dict(explained: Explanation, *, is_open: bool = False) -> dict[s
     ``is_open``: the plan is the one that a search recommends.
     """
     fields = Explanation.to_dict(explained)
+    plan, evaluation = explained.plan, explained.evaluation
+    row = first_row(next(result_blocks(plan, evaluation.table())))
+    fields["row"] = {name: value_or_none(value) for name, value in row.items()}
+    fields["sure"] = plan_evidence(plan, evaluation.candidates)
     if other := explained.difference:
         fields["against"] = {**other.to_dict(), "sentences": against_lines(other)}
     fields["summary"] = summarize_explanation(explained, is_open=is_open)

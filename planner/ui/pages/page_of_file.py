@@ -309,19 +309,14 @@ def result_page(
     """
     if isinstance(result, SearchReport):
         return search_page(result, catalogue)
-    if isinstance(result, EstimateReport):
-        return estimate_page(result, catalogue)
+    if isinstance(result, EstimateReport | ExplanationReport):
+        return prediction_page(result, catalogue)
     if isinstance(result, SizeReport):
         return sizes_page(result, catalogue, price_change)
     if isinstance(result, PlansReport):
         return plans_page(result)
     if isinstance(result, SpecsReport):
         return specs_page(result)
-    if isinstance(result, ExplanationReport):
-        page, _ = _predicted_page(result.plan, result.where, catalogue)
-        explained = summary_page(result, f"Where do the time and memory of {page.subject} go?")
-        sections = [*explained.sections, *page.sections]
-        return replace(page, title=explained.title, answer=explained.answer, sections=sections)
     if isinstance(result, LargestReport):
         return summary_page(result, LARGEST_TITLE)
     raise SpecError(f"{result.where}: no page can be made of this result: {SUPPORTED_FILES}.")
@@ -329,15 +324,6 @@ def result_page(
 
 def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
     """Return the page of a plan file, with a new prediction."""
-    page, explained = _predicted_page(pinned, where, catalogue)
-    changes = Section(title=CHANGES, blocks=[*sensitivities_blocks(explained, is_full=False)])
-    return replace(page, sections=[*page.sections, changes])
-
-
-def _predicted_page(
-    pinned: SavedPlan, where: str, catalogue: Catalogue
-) -> tuple[Page, Explanation]:
-    """Return the page of a new prediction of a plan, and its explanation."""
     try:
         plan = make_single_plan(pinned.request())
         evaluation = evaluate(plan)
@@ -346,12 +332,14 @@ def _predicted_page(
         report = estimate_report(plan, evaluation, ["estimate", "--plan", where])
     except PlannerError as error:
         raise type(error)(f"{where}: {error}") from error
-    page = estimate_page(report, catalogue)
+    page = prediction_page(report, catalogue)
     notes = [line.replace("this page by", "estimated by") for line in version_notes(pinned.version)]
     if pinned.defaulted:
         notes.append(f"Missing parameters have their defaults: {', '.join(pinned.defaulted)}.")
-    page = replace(page, question=[*page.question, *notes])
-    return page, Explanation(plan=plan, evaluation=evaluation)
+    explained = Explanation(plan=plan, evaluation=evaluation)
+    changes = Section(title=CHANGES, blocks=[*sensitivities_blocks(explained, is_full=False)])
+    sections = [*page.sections, changes]
+    return replace(page, question=[*page.question, *notes], sections=sections)
 
 
 LARGEST_TITLE = "What is the largest that fits?"
@@ -362,21 +350,30 @@ _PARTS = "Where do time and memory go?"
 _SIZE_OF = re.compile(r" \([\d.,]+ \w+ parameters[^)]*\)")
 
 
+def _model(report: Report) -> str:
+    return str(report.manifest.get("model") or "the model")
+
+
 def _question_subject(report: Report) -> str:
     """The model and its GPUs as in the question, without the size of the model."""
     first = next(iter(report.manifest.get("question") or ()), report.manifest.get("model"))
     return _SIZE_OF.sub("", str(first or "it"))
 
 
-def estimate_page(report: EstimateReport, catalogue: Catalogue) -> Page:
-    """Return the page of a result of an estimate: its screen, charts and full report.
+def prediction_page(report: EstimateReport | ExplanationReport, catalogue: Catalogue) -> Page:
+    """Return the page of an estimate or an explanation: its screen, charts and full report.
 
     Raises SpecError if the result lacks a part or a column.
     """
-    page = summary_page(report, f"How fast is {_question_subject(report)}, and what does it cost?")
-    if not report.rows:
+    if isinstance(report, ExplanationReport):
+        rows, title = (report.row,), f"Where do the time and memory of {_model(report)} go?"
+    else:
+        rows = report.rows
+        title = f"How fast is {_question_subject(report)}, and what does it cost?"
+    page = summary_page(report, title)
+    if not rows:
         return page
-    row, workload, manifest = report.rows[0], report.workload, report.manifest
+    row, workload, manifest = rows[0], report.workload, report.manifest
     runs = not row.get("rejected_by")
     charts = breakdowns([layout_of(workload, row)], [row])
     if not runs:
@@ -410,7 +407,7 @@ def summary_page(report: PlanReport, title: str) -> Page:
     first = "What the file sets" if "launch_file" in report.more else "The question"
     return Page(
         title=title,
-        subject=str(manifest.get("model") or "the model"),
+        subject=_model(report),
         question=[*map(str, manifest.get("question") or ()), *report.version_notes],
         headline=report.summary.verdict,
         answer=[line for line in (report.summary.plan, *lines) if line and line not in sure],
