@@ -1,4 +1,4 @@
-"""A misspelt key or table of any TOML that planner reads is repeated, with the nearest right one."""
+"""A misspelt key or table of any TOML that is read is repeated, with the nearest right one."""
 
 from __future__ import annotations
 
