@@ -1,11 +1,12 @@
 """Break lines of the package, one at a time, and say which breaks no test notices.
 
-``python scripts/draw_mutants.py COVERAGE --number 60 --seed 1`` draws mutants over all of
+``python scripts/draw_mutants.py [COVERAGE] --number 60 --seed 1`` draws mutants over all of
 ``planner``: a comparison, an operator, a constant, a condition or the order of two arguments is
 changed in a copy of the checkout, and the tests that ran the line run there until one fails.
 
 COVERAGE says which tests ran which lines. It is made once, in about three times the time of the
-tests:
+tests. Without it the test files run that name the changed function, its callers or its module:
+a survivor may then be noticed by other tests.
 
     pip install coverage pytest-cov
     python -m pytest -n 2 --cov=planner --cov-context=test --cov-report=   # writes .coverage
@@ -28,14 +29,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MOST_TESTS = 60
-PATIENCE_S = 300
+MOST_FILES = 8  # where no coverage says which tests ran the line
+PATIENCE_S = 600
 
 # Tests of the text of the code notice a break without running it.
 _OF_TEXT = ("test_architecture", "test_plain_names", "test_documented", "test_term_positions")
@@ -127,16 +131,17 @@ def expressions(tree: ast.AST) -> Iterator[ast.AST]:
         yield from expressions(node)
 
 
-def mutants_of(path: Path) -> list[Mutant]:
-    """Return all mutants of a module."""
+def mutant_of(path: Path, drawn: random.Random) -> Mutant | None:
+    """Return a drawn mutant of a module; None if it has no expression that runs."""
     source = path.read_text(encoding="utf-8")
-    lines = [line.encode() for line in source.splitlines(keepends=True)]
+    data = source.encode()
     starts = [0]
-    for line in lines:
+    for line in data.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    data, found = source.encode(), []
-    for node in expressions(ast.parse(source)):
-        if (new := mutated(node)) is None or not isinstance(node, ast.expr):
+    nodes = [node for node in expressions(ast.parse(source)) if isinstance(node, ast.expr)]
+    drawn.shuffle(nodes)
+    for node in nodes:
+        if (new := mutated(node)) is None:
             continue
         if node.end_lineno is None or node.end_col_offset is None:
             continue
@@ -148,12 +153,14 @@ def mutants_of(path: Path) -> list[Mutant]:
             ast.parse(text)
         except SyntaxError:  # inside an f-string of Python before 3.12
             continue
-        found.append(Mutant(str(path.relative_to(ROOT)), node.lineno, before, after, text))
-    return found
+        return Mutant(str(path.relative_to(ROOT)), node.lineno, before, after, text)
+    return None
 
 
-def tests_of(mutant: Mutant, coverage: Path) -> list[str]:
-    """Return the tests that ran the line, those about it first, or those that name the module."""
+def tests_of(mutant: Mutant, coverage: Path | None) -> list[str]:
+    """Return the tests that ran the line, those about it first, or the files that name it."""
+    if coverage is None:
+        return files_naming(mutant)
     with sqlite3.connect(coverage) as data:
         rows = data.execute(
             "select context.context, line_bits.numbits from line_bits "
@@ -174,17 +181,58 @@ def tests_of(mutant: Mutant, coverage: Path) -> list[str]:
         ranked = sorted(tests, key=lambda test: (-files.count(test.partition("::")[0]), test))
         random.Random(mutant.line).shuffle(ranked[MOST_TESTS // 2 :])
         return ranked[:MOST_TESTS]
-    name = re.compile(rf"\b{Path(mutant.path).stem}\b")
-    naming = [
-        str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        if name.search(path.read_text(encoding="utf-8")) and path.stem not in _OF_TEXT
+    return files_naming(mutant)
+
+
+@cache
+def names_in(folder: str) -> dict[str, Counter[str]]:
+    """Return how often each file of a folder has each word."""
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.py")}
+    return {
+        str(path.relative_to(ROOT)): Counter(re.findall(r"\w+", text))
+        for path, text in texts.items()
+        if path.stem not in _OF_TEXT
+    }
+
+
+@cache
+def functions() -> list[tuple[str, set[str]]]:
+    """Return the functions of the package, each with the names in it."""
+    return [
+        (node.name, set(re.findall(r"\w+", ast.unparse(node))))
+        for path in (ROOT / "planner").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
     ]
-    return naming[:10]
 
 
-def is_killed(mutant: Mutant, tests: list[str], folder: Path) -> bool:
-    """Run tests on a copy of the checkout with the mutant until one fails; restore the copy."""
+def files_naming(mutant: Mutant) -> list[str]:
+    """Return test files that name the function of a mutant, its callers, theirs or the module."""
+    tree = ast.parse((ROOT / mutant.path).read_text(encoding="utf-8"))
+    around = [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and node.lineno <= mutant.line <= (node.end_lineno or node.lineno)
+    ]
+    names, weight = {name for name in around if not name.startswith("__")}, 1.0
+    scores: Counter[str] = Counter()
+    tests = {path: words for path, words in names_in("tests").items() if "test_" in path}
+    for _ in range(3):
+        for name in names:
+            having = [path for path, words in tests.items() if name in words]
+            for path in having:
+                scores[path] += weight / len(having)
+        names, weight = {x for x, inside in functions() if not names.isdisjoint(inside)}, weight / 4
+    module, folders = Path(mutant.path).stem, Path(mutant.path).parts[1:-1]
+    for path, words in tests.items():
+        scores[path] += 0.5 * (module in words) + (f"test_{module}." in path)
+        scores[path] += 0.02 * len({*folders} & {*Path(path).parts})
+    return [path for path, _ in scores.most_common(MOST_FILES)]
+
+
+def failed_test(mutant: Mutant, tests: list[str], folder: Path) -> str:
+    """Return the first test that fails on a copy of the checkout with the mutant; or nothing."""
     path = folder / mutant.path
     original = path.read_text(encoding="utf-8")
     path.write_text(mutant.source, encoding="utf-8")
@@ -195,19 +243,23 @@ def is_killed(mutant: Mutant, tests: list[str], folder: Path) -> bool:
             cwd=folder,
             env={"PYTHONPATH": str(folder), "PATH": os.environ["PATH"]},
             capture_output=True,
+            text=True,
             timeout=PATIENCE_S,
         )
     except subprocess.TimeoutExpired:
-        return True
+        return f"none in {PATIENCE_S} s"
     finally:
         path.write_text(original, encoding="utf-8")
-    return done.returncode not in (0, 5)
+    if done.returncode in (0, 5):
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return failed[1] if failed else f"status {done.returncode}"
 
 
 def main() -> None:
     """Draw mutants, print each with its verdict, and the share that tests noticed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("coverage", type=Path)
+    parser.add_argument("coverage", type=Path, nargs="?")
     parser.add_argument("--number", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
@@ -219,8 +271,8 @@ def main() -> None:
     mutants: list[Mutant] = []
     while len(mutants) < options.number:
         (path,) = drawn.choices(paths, weights)
-        if candidates := mutants_of(path):
-            mutants.append(drawn.choice(candidates))
+        if mutant := mutant_of(path, drawn):
+            mutants.append(mutant)
 
     with tempfile.TemporaryDirectory() as temporary:
         folders = [Path(temporary) / str(number) for number in range(options.workers)]
@@ -235,11 +287,12 @@ def main() -> None:
             folder = free.pop()
             began = time.monotonic()
             try:
-                killed = is_killed(mutant, tests, folder)
+                failed = failed_test(mutant, tests, folder)
             finally:
                 free.append(folder)
             seconds = time.monotonic() - began
-            return f"{'killed' if killed else 'LIVES'} ({len(tests)} tests, {seconds:.0f} s)"
+            verdict = f"killed by {failed}" if failed else "LIVES"
+            return f"{verdict} ({len(tests)} tests, {seconds:.0f} s)"
 
         with ThreadPoolExecutor(options.workers) as pool:
             verdicts = []

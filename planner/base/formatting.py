@@ -227,14 +227,21 @@ def format_probability(share: float) -> str:
     return "< 1 %" if share < 0.01 else f"{100 * share:.0f} %"
 
 
+EVEN_FIT = 0.5
+SURE_FIT = 0.9
+"""From which probability on a plan fits; below it, it may fit."""
+
+
 def format_fit_probability(share: float) -> str:
     """Format the probability that a plan fits in memory.
 
-    >>> format_fit_probability(0.9999), format_fit_probability(0.4)
-    ('fits, > 99 % likely', '40 % likely to fit')
+    >>> format_fit_probability(0.9999), format_fit_probability(0.86), format_fit_probability(0.4)
+    ('fits, > 99 % likely', 'may fit, 86 % likely', '40 % likely to fit')
     """
     likely = f"{format_probability(share)} likely"
-    return f"fits, {likely}" if share > 0.5 else f"{likely} to fit"
+    if share <= EVEN_FIT:
+        return f"{likely} to fit"
+    return f"{'fits' if share >= SURE_FIT else 'may fit'}, {likely}"
 
 
 def format_limit(amount: float, unit: str) -> str:

@@ -458,6 +458,11 @@ class ModelSpec:
         return tuple(each for group in self.layer_groups for each in group.mixers)
 
     @property
+    def compresses_attention(self) -> bool:
+        """Whether an attention keeps one entry for several tokens."""
+        return any(each.compress_ratio for each in self.attentions)
+
+    @property
     def feed_forwards(self) -> tuple[FeedForwardSpec, ...]:
         """The feed-forward of each layer group that has one."""
         return tuple(group.feed_forward for group in self.layer_groups if group.feed_forward)

@@ -138,6 +138,10 @@ def read_spec(kind: type[Spec], path: Path) -> Spec:
     return check_spec(kind, read_toml(path), where=str(path))
 
 
+# Keys of files that are resolved before the spec is checked.
+_FILE_KEYS = ("default_efficiency", "extends", "sources")
+
+
 def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spec:
     """Validate ``table`` as a ``kind``; ``where`` names the table in error messages.
 
@@ -160,7 +164,11 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
         spec = build_validated(kind, fields, context)
     except ValidationErrors as error:
         for key_path, text in error.errors:
-            hint = did_you_mean(key_path[-1], field_names(kind)) if text == UNKNOWN else ""
+            hint = (
+                did_you_mean(key_path[-1], [*field_names(kind), *_FILE_KEYS])
+                if text == UNKNOWN
+                else ""
+            )
             errors.append(f"{'.'.join(key_path) or 'the file'} {text}.{hint}")
     if errors:
         raise SpecError("\n".join(f"{where}: {problem}" for problem in errors))

@@ -416,7 +416,8 @@ class _Reader:
         ]
         if workloads:
             return f"{where}{word} is for workload {' or '.join(workloads)}."
-        return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, terms)}"
+        hint = did_you_mean(word, [*terms, *_FURTHER_KEYS])
+        return f"{where}Unknown question or limit {word!r}.{hint}"
 
     def _parse_list(self, name: str, value: object) -> Values:
         """Return the different values of a list; if it is invalid, record an error, return ()."""

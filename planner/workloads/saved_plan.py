@@ -101,12 +101,20 @@ class SavedPlan:
         if not isinstance(table, Mapping):
             raise SpecError(f"{where}: is not a plan: give a file of --save-plan.")
         table = current_keys(table, where)
+        parts = _file_parts()
+        errors = [
+            f"{name} is not part of a plan.{did_you_mean(str(name), parts)}"
+            for name in table
+            if name not in parts
+        ]
         workload = table.get("workload")
         if workload not in workload_names():
             *first, last = workload_names()
             workloads = f"{', '.join(first)} or {last}"
-            raise SpecError(f"{where}: is not a plan: its workload is {workloads}.")
-        errors = [f"{name} is not part of a plan." for name in table if name not in _file_parts()]
+            misspelt = " ".join(error for error in errors if error.endswith("?"))
+            raise SpecError(
+                f"{where}: is not a plan: its workload is {workloads}. {misspelt}".rstrip()
+            )
         answers = _read_part(table, "answers", terms_of(workload, "question"), errors)
         parameters = _read_part(
             table, "parameters", terms_of(workload, "parameter", "pool"), errors

@@ -139,7 +139,7 @@ def test_no_memory_is_told_beyond_the_capacity() -> None:
     assert high > capacity
     surely = format_probability(row["fit_probability"])
     assert answer_pairs(search_report(found.plan, found))["memory"] == (
-        f"{peak:.1f} of {capacity:.1f} GiB, fits, {surely} likely"
+        f"{peak:.1f} of {capacity:.1f} GiB, may fit, {surely} likely"
     )
 
 

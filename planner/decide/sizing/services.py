@@ -34,6 +34,7 @@ from planner.workloads.make_plan import Plan, make_plan
 
 MOST_SERVICES = 16
 JOBS, _EVERY, _WORKLOAD, _NUM_REQUESTS = "jobs", "every", "workload", "num_requests"
+_SETTINGS = "settings"
 _WEEK = 7 * DAY
 
 
@@ -126,6 +127,10 @@ def read_services(
     """
     folder = Path() if isinstance(source, Mapping) else Path(source).parent
     table = source if isinstance(source, Mapping) else read_toml(Path(source))
+    known = (SERVICES, JOBS, STOCK, _SETTINGS)
+    if unknown := [n for n, x in table.items() if isinstance(x, Mapping) and n not in known]:
+        hints = [f"Unknown table [{n}].{did_you_mean(n, known)}" for n in unknown]
+        raise SearchSpaceError("\n".join(hints))
     tables = _mapping(table.get(SERVICES))
     if not tables or not all(isinstance(answers, Mapping) for answers in tables.values()):
         raise SearchSpaceError(
@@ -212,7 +217,7 @@ def _request(
     bounds = {**_mapping(common.get("constraints"))}
     for key, value in answers.items():
         full = full_name(key, {**limits, **questions})
-        if full in questions or key == "settings":
+        if full in questions or key == _SETTINGS:
             values[full if full in questions else key] = value
         elif full in limits:
             bounds[full] = value

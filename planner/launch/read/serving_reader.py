@@ -37,7 +37,12 @@ from planner.launch.read.parsed_launch import (
     version_of,
 )
 from planner.launch.wrappers.read_resources import parse_gpu_name
-from planner.launch.write.server_groups import AGGREGATED, DECODE_POOL, PREFILL_POOL
+from planner.launch.write.server_groups import (
+    AGGREGATED,
+    DECODE_POOL,
+    NOT_THE_DEFAULT,
+    PREFILL_POOL,
+)
 from planner.launch.write.serving_writer import LORA_OPTION
 from planner.layers.model import count_parameters, layer_parameters
 from planner.question.parse_values import parse_value
@@ -611,8 +616,12 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
     server.copy_values("gpu_memory_utilization")
     ranks = _set_layout(server, engine, model)
     set_quantization(server, name, model)
-    is_compressed = model is not None and any(each.compress_ratio for each in model.attentions)
-    if is_compressed and reading.text("--kv-cache-dtype") in (None, "auto"):
+    of_cache = [row.option for row in engine.table.rows if row.value == NOT_THE_DEFAULT]
+    if (
+        model is not None
+        and model.compresses_attention
+        and any(reading.text(option) in (None, "auto") for option in of_cache)
+    ):
         server.assume("kv_cache", "fp8", "compressed attention is cached in 8 bit (fp8_ds_mla)")
     else:
         server.copy_values("kv_cache")

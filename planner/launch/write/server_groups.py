@@ -92,6 +92,8 @@ _SLACK = 32
 # Standard deviations of a normal distribution that 1 in 1,000 exceeds.
 _ONE_IN_1000 = 3.0902
 _SIXTEEN_BIT = "w16a16"
+NOT_THE_DEFAULT = "not the default"
+"""KV cache of 16 bits where the engine's default has 8: tables write it by an option."""
 NOTHING_ONLINE: Mapping[str, bool] = MappingProxyType({})
 
 
@@ -301,9 +303,11 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
     see `with_online`.
     """
     job, values, drafts = worker.job, worker.values, worker.draft_tokens
+    is_wide = job.model.compresses_attention and values["kv_cache"] == "bf16"
     concurrency, cache_shards = int(values["concurrency"]), int(job["decode_context_parallel"] or 1)
     return {
         **values,
+        "kv_cache": NOT_THE_DEFAULT if is_wide else values["kv_cache"],
         "concurrency": concurrency if concurrency % worker.ranks else None,
         "max_num_seqs": worker.max_num_seqs,
         "max_num_batched_tokens": worker.max_num_batched_tokens,

@@ -15,8 +15,12 @@ from typing import cast
 import numpy as np
 
 from planner.base.atomic_write import write_atomically
-from planner.base.formatting import format_count, format_limit, printable
-from planner.base.formatting import format_probability as percent
+from planner.base.formatting import (
+    format_count,
+    format_fit_probability,
+    format_limit,
+    printable,
+)
 from planner.base.read_files import read_bytes, read_json
 from planner.base.records import record
 from planner.base.units import DAY, GIB
@@ -540,5 +544,5 @@ def _prediction_lines(job: LaunchJob) -> list[str]:
         numbers.append(text)
     chance = fit_probability(job.row)
     if math.isfinite(chance):
-        numbers.append(f"it fits, {percent(chance)} likely")
+        numbers.append(f"it {format_fit_probability(chance)}")
     return numbers

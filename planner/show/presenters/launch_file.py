@@ -11,7 +11,6 @@ from planner.base import formatting
 from planner.base.csv_cells import Row
 from planner.base.formatting import format_fit_probability as fits_text
 from planner.base.formatting import format_parameter as shown
-from planner.base.formatting import format_probability
 from planner.decide.explain.largest_fit import largest_length
 from planner.decide.fitting import MoreGpus
 from planner.decide.near import Change
@@ -333,7 +332,7 @@ def _attempts_lines(workload: str, attempts: Attempts, base_row: Row) -> Iterato
         yield f"The file has no option for this: {text}"
     if attempts.adapter is not None:
         kind, row = attempts.adapter
-        yield f"With --adapter {kind} it fits, {format_probability(fit_probability(row))} likely."
+        yield f"With --adapter {kind} it {fits_text(fit_probability(row))}."
     if attempts.gpus is not None:
         yield from _gpus_lines(workload, attempts.gpus, base_row)
 

@@ -90,10 +90,6 @@ from planner.workloads.make_plan import (
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
-_EVEN = 0.5
-_SURE = 0.9
-"""From which probability on a plan fits; below it, it may fit."""
-
 
 def format_verdict(plan: Plan, evaluation: Evaluation) -> str:
     """Return a sentence on whether a configuration fits, starts and runs, with its peak memory.
@@ -109,22 +105,23 @@ def format_verdict(plan: Plan, evaluation: Evaluation) -> str:
             condition = f"with the {assumption.name} {assumption.assumed}"
             return f"May not fit: {format_peak(plan, row)} {condition}; does not fit with {other}."
     probability = fit_probability(row)
-    verb = "May not fit" if probability < _EVEN else "May fit" if probability < _SURE else "Fits"
+    verb = "May fit" if probability < formatting.SURE_FIT else "Fits"
+    if probability <= formatting.EVEN_FIT:
+        verb = "May not fit"
     return f"{verb}: {format_peak(plan, row)}."
 
 
 def format_peak(plan: Plan, row: Row) -> str:
     """Return the peak memory of a row, the usable memory of its GPU, and how likely it fits.
 
-    The text is ``peak 61.2 of 79.1 GiB (97 % likely)``, below 90 % ``(fits, 80 % likely)``.
+    The text is ``peak 61.2 of 79.1 GiB (97 % likely)``, below 90 % ``(80 % likely to fit)``.
     """
     usable = plan.source_of(row).usable_memory(row) / GIB
     probability = fit_probability(row)
     chance = ""
     if math.isfinite(probability):
-        is_sure = probability >= _SURE
-        likely = f"{formatting.format_probability(probability)} likely"
-        chance = f" ({likely if is_sure else formatting.format_fit_probability(probability)})"
+        to_fit = "" if probability >= formatting.SURE_FIT else " to fit"
+        chance = f" ({formatting.format_probability(probability)} likely{to_fit})"
     return f"peak {number_of(row, 'peak_memory_gib'):,.1f} of {usable:,.1f} GiB{chance}"
 
 

@@ -400,7 +400,11 @@ _NUMBERS = ("replicas", "prefill_replicas")
 def serving_sources(scene: HardwareScenario) -> list[Source]:
     """The search sources of a scenario, one for each serving mode and prefill GPU."""
     request = scene.question.request
-    _check_streams(scene)
+    if not scene.profile.scheduler.serves:
+        raise SearchSpaceError(
+            f"{scene.profile.name} has static batches only and cannot serve a stream of requests: "
+            "see `planner estimate --workload inference`."
+        )
     is_tried = DECODE_CONTEXT_PARALLEL in scene.question.compared
     if is_tried and _lacks_split_caches(scene):
         return []
@@ -591,16 +595,6 @@ def _splits_prompts(scene: HardwareScenario, engine: EngineProfile) -> bool:
     model, work = scene.question.model, scene.question.work
     is_long = work.input_tokens > engine.scheduler.max_num_batched_tokens
     return is_long and can_split_prompts(scene.place.machine.gpu, model, engine, work)
-
-
-def _check_streams(scene: HardwareScenario) -> None:
-    """Refuse an engine that serves no streams."""
-    engine = scene.profile
-    if not engine.scheduler.serves:
-        raise SearchSpaceError(
-            f"{engine.name} has static batches only and cannot serve a stream of requests: "
-            "see `planner estimate --workload inference`."
-        )
 
 
 def _without_pools(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:

@@ -153,6 +153,21 @@ def test_a_plan_is_read_back_from_its_files(
         assert not wrong, (job.model.name, job.gpu.name, job.saved_plan.parameters, wrong)
 
 
+@pytest.mark.parametrize("cache", ["bf16", "fp8"])
+@pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "vllm"])
+def test_the_cache_of_compressed_attention_is_read_back(engine, cache, tmp_path):
+    """vLLM and SGLang keep it in 8 bit unless told otherwise."""
+    job = job_of(
+        workload="serve", engine=engine, model="deepseek-v4-flash", gpu="b200", num_gpus=4,
+        input_tokens=500, output_tokens=300,
+        settings={"tensor_parallel": 4, "kv_cache": cache, "concurrency": 4},
+    )  # fmt: skip
+    assert job is not None
+    found = _read_back(targets()[engine], job, tmp_path)
+    assert found is not None
+    assert found.values["kv_cache"] == cache
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("name", TARGETS)
