@@ -256,6 +256,7 @@ def _fill(note: str, lookup: ValueLookup) -> str:
     return _NAME_IN_BRACES.sub(text_of, note)
 
 
+_OFF = ("false", "0", "none")
 _NAME_IN_BRACES = re.compile(r"\{([\w.]+)(?::([,g]))?\}")
 
 
@@ -269,6 +270,10 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
     def name(*options: str) -> str | None:
         texts = (reading.text(option) for option in options if option_text(reading, option))
         return next(texts, None)
+
+    def on(*options: str) -> bool:
+        parsed = filter(None, map(reading.command.options.get, options))
+        return any((option.joined or "").lower() not in _OFF for option in parsed)
 
     def has(*patterns: str) -> bool:
         names = reading.command.options
@@ -303,6 +308,7 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         "joined": joined,
         "modules": modules,
         "flag": lambda *options, default=False: flag(reading, *options, default=default),
+        "on": on,
         "has": has,
         "lists": lists,
         "count": count,

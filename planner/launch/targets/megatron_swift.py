@@ -10,7 +10,6 @@ from planner.base.enums import AdapterTargets
 from planner.base.training_aliases import ExpertAdapters, TrainingObjective, nearest_adapter_targets
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.launch.option_table import OptionAliasTable, ParserOptions, is_command, is_document
-from planner.launch.read.hf_trainer.derive_settings import ADAPTED_TOWER
 from planner.launch.read.hf_trainer.option_sources import (
     DISTILLATION,
     TEACHER_NOTE,
@@ -20,6 +19,7 @@ from planner.launch.read.hf_trainer.option_sources import (
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.targets.megatron_arguments import EXPERT_SPLIT, TABLE, read_megatron_arguments
 
+_ADAPTED_TOWER = "Adapters of the vision tower are not predicted: planner assumes it frozen."
 _CONVERTED_SUFFIX = re.compile(r"[-_](mcore|megatron)$", re.IGNORECASE)
 _MODEL_OPTION = "--model-parallel-size"
 """Megatron-LM's parser takes ms-swift's ``--model`` for the short form of this option."""
@@ -120,7 +120,7 @@ def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> Laun
     missing = tuple(name for name in settings.missing if name not in values)
     if frozen := _text(swift_options, "freeze_vit"):
         values["freeze_vision_tower"] = "true" if is_adapted else frozen
-        notes += [ADAPTED_TOWER] * (is_adapted and frozen == "false")
+        notes += [_ADAPTED_TOWER] * (is_adapted and frozen == "false")
     if is_adapted and str(values.get("mtp_num_layers", "0")) != "0":
         values["mtp_num_layers"] = "0"
         notes.append("Multi-token prediction with an adapter is not predicted.")

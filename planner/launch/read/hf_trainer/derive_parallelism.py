@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from planner.base.training_aliases import TrainingObjective
 from planner.errors import LaunchError, PlannerError
 from planner.launch.read.hf_trainer.option_sources import (
     ZERO_STAGE,
@@ -18,7 +17,6 @@ from planner.specs.catalogue import Catalogue
 # Accelerate's device maps that spread layers over the GPUs of one process.
 _DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 _DEFAULT_MICRO_BATCH = 8
-_DEFAULT_EVAL_BATCH = 8
 _UNSPECIFIED_BATCH = "not given: one sequence"
 
 
@@ -172,30 +170,6 @@ def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
         )
 
 
-def derive_evaluation(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the sequences that a GPU evaluates at once, where samples are held out for it.
-
-    ``eval_strategy`` is "no" by default (transformers 5.23, training_args.py); axolotl and ms-swift
-    evaluate what they split off.
-    """
-    objective = settings.values.get("training_objective")
-    if objective is not None and TrainingObjective(objective).needs_rollouts:
-        return
-    texts = options.texts
-    sequences = parse_positive_int(texts.get("--per_device_eval_batch_size"))
-    strategy = texts.get("--eval_strategy") or texts.get("--evaluation_strategy")
-    parts = (texts.get(option) or "0" for option in ("--val_set_size", "--split_dataset_ratio"))
-    holds_out = any(part.strip("0.") for part in parts)
-    if strategy not in ("steps", "epoch") and not (sequences and holds_out and strategy is None):
-        return
-    if sequences:
-        settings.values["eval_batch_size"] = sequences
-    elif options.has_script:
-        settings.assume(
-            "eval_batch_size", _DEFAULT_EVAL_BATCH, "no per_device_eval_batch_size: the Trainer's"
-        )
-
-
 def _agreed_number(options: TrainerOptions, parameter: str, key: str) -> int | None:
     """Return a parameter's number from the script or DeepSpeed's file; None if neither sets it.
 
@@ -240,7 +214,7 @@ _DEFAULT_MAX_LIVE, _DEFAULT_PREFETCHED = 1_000_000_000, 50_000_000
 
 
 def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the ZeRO stage and what is offloaded from the GPU."""
+    """Set the ZeRO stage."""
     stage = options.of("deepspeed", "zero_stage") or options.of("accelerate", "deepspeed_stage")
     shards_weights = options.of("script", "sharded_weights") or options.of(
         "accelerate", "sharded_weights"
@@ -276,24 +250,6 @@ def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
         settings.assume("zero_stage", level, f"{reason}: none")
         settings.fallbacks["zero_stage"] = _WEIGHT_STAGE, f"{reason}; unsharded they do not fit"
     settings.values["zero_stage"] = level
-    if level == _WEIGHT_STAGE and options.of("accelerate", "deepspeed_init") == "false":
-        settings.values["zero3_init"] = "false"
-        settings.notes.append(
-            "Each process loads all weights before ZeRO-3 shards them: zero3_init_flag is off, or "
-            "the program makes its training arguments after its model."
-        )
-    settings.values["offload"] = _derive_offload(options, fsdp_words, is_fsdp)
-    file_text = options.texts.get("activation_checkpointing.cpu_checkpointing")
-    offloads_activations = file_text == "true" or options.of("script", "offload") == "activations"
-    if offloads_activations and not (offload := settings.values["offload"]).endswith("nvme"):
-        settings.values["offload"] = (
-            "activations" if offload == "none" else f"{offload}_activations"
-        )
-    if (hpz := options.number("deepspeed", "hpz")) and hpz > 1:
-        settings.notes.append(
-            f"hpz keeps a second copy of the weights over each {hpz} ranks. Its memory and its "
-            "faster gathers are not predicted."
-        )
 
 
 _PARAMETERS = "parameters"
@@ -351,23 +307,3 @@ def uses_fsdp(options: TrainerOptions) -> bool:
     # A bare --fsdp, with text None, counts.
     text = options.texts.get("--fsdp", "false")
     return distributed_type_of(options) == "FSDP" or text not in ("", "false", "False")
-
-
-def _derive_offload(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> str:
-    """Return which of optimizer states and weights go to host or drives, as ``offload`` value."""
-    if is_fsdp:
-        weights = options.of("script", "offload") == "optimizer_weights" or "offload" in legacy
-        if weights or options.of("accelerate", "fsdp_offload") == "true":
-            return "optimizer_weights"
-    device = {
-        name: options.texts.get(f"zero_optimization.offload_{name}.device")
-        or options.of("accelerate", f"deepspeed_{'weights' if name == 'param' else name}")
-        for name in ("optimizer", "param")
-    }
-    offloaded = {name for name, where in device.items() if where in ("cpu", "nvme")}
-    drives = "_nvme" if "nvme" in device.values() else ""
-    if "param" in offloaded:
-        return "optimizer_weights" + drives
-    if "optimizer" in offloaded or options.texts.get("zero_optimization.cpu_offload") == "true":
-        return "optimizer" + drives
-    return "none"

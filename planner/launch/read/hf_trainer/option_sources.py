@@ -27,7 +27,12 @@ from planner.launch.option_table import (
     shipped_rows,
 )
 from planner.launch.read.expression_rows import derive_options
-from planner.launch.read.parsed_launch import JobResources, SettingsBuilder, total_gpus
+from planner.launch.read.parsed_launch import (
+    JobResources,
+    OptionReader,
+    SettingsBuilder,
+    total_gpus,
+)
 
 
 @dataclass(kw_only=True)
@@ -137,13 +142,14 @@ _DEEPSPEED_FILE_OPTIONS = (
 
 @record(kw_only=True)
 class TrainerOptions:
-    """Options of each source as its table reads them, and their texts.
+    """Options of each source as its table reads them, all of them in ``reading``, and their texts.
 
     ``texts`` are all options by name, None for an unreadable value; ``spelled`` are their names in
     the file. ``words`` are the program and its positional arguments. ``takes_sharding``: the
     user's own configuration of accelerate may set the sharding.
     """
 
+    reading: OptionReader
     script: Mapping[str, ParameterReading]
     deepspeed: Mapping[str, ParameterReading]
     accelerate: Mapping[str, ParameterReading]
@@ -158,12 +164,11 @@ class TrainerOptions:
     words: tuple[str, ...] = ()
     takes_sharding: bool = False
 
-    def default(self, program: str, option: str) -> OptionAlias | None:
-        """The default that a front end has for an option; None if it has none."""
-        rows = (row for row in program_defaults(program) if row.into == option)
-        return next(
-            (row for row in rows if _holds(row.text, self.texts, self.words, self.texts.get)), None
-        )
+    @property
+    def trl_defaults(self) -> list[OptionAlias]:
+        """The defaults of TRL that hold; empty for other programs."""
+        rows = program_defaults("trl") if self.is_supervised else ()
+        return [row for row in rows if _holds(row.text, self.texts, self.words, self.texts.get)]
 
     def of(self, source: str, parameter: str) -> str | None:
         """The value of a parameter in one source; None where none of its options is set."""

@@ -316,15 +316,14 @@ def build_settings(
     ``is_sharded_elsewhere`` if none of these files may set the sharding.
     Raises LaunchError if the options contradict each other.
     """
+    all_options = {**sources.script, **sources.deepspeed, **sources.accelerate}
+    command = ParsedCommand(target="transformers", name=sources.name, text="", options=all_options)
     options = TrainerOptions(
+        reading=OptionReader(command=command, meanings={}),
         script=_read_table("transformers", sources.script),
         deepspeed=_read_table("deepspeed", sources.deepspeed),
         accelerate=_read_table("accelerate", sources.accelerate),
-        texts={
-            name: text_of(option)
-            for section in (sources.script, sources.deepspeed, sources.accelerate)
-            for name, option in section.items()
-        },
+        texts={name: text_of(option) for name, option in all_options.items()},
         has_deepspeed=bool(sources.deepspeed)
         or bool({"--deepspeed", "--deepspeed_config"} & {*sources.script}),
         deepspeed_keys=frozenset(sources.deepspeed),
