@@ -14,12 +14,10 @@ from planner.estimators.training.sharding import chunk_split, layer_kinds
 from planner.launch.model_shape import shape_of
 from planner.launch.option_table import (
     MutableQuantities,
-    OptionTable,
     ParameterNote,
     Quantities,
 )
-from planner.launch.read.expression_rows import apply_read_rows
-from planner.launch.read.parsed_launch import OptionReader, SettingsBuilder
+from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.target import LaunchJob
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
@@ -337,22 +335,15 @@ def expert_layers(text: str, num_layers: int) -> list[bool] | None:
     return (layers * min(int(repeats or 1), _MOST_LAYERS))[:_MOST_LAYERS]
 
 
-def read_shape(reading: OptionReader, table: OptionTable) -> tuple[MutableQuantities, list[str]]:
-    """Read the model's shape from Megatron-LM's arguments, by the rows of its table.
-
-    Also returns notes on uncertain parts.
-    """
-    notes: list[str] = []
+def read_sizes(reading: OptionReader, notes: list[str]) -> MutableQuantities:
+    """Return the sizes of the model that no row of the table computes; may add to ``notes``."""
     window = (reading.text("--window-size") or "").strip("()[]").split(",")[0].strip()
     layers = reading.number("--num-layers") or reading.number("--encoder-num-layers")
-    quantities: MutableQuantities = {
+    return {
         "vocabulary": _read_vocab_size(reading),
         "window": int(window) + 1 if window.isdecimal() else None,
         "dense_layers": _read_dense_layers(reading, layers or 0, notes),
     }
-    shape: MutableQuantities = {}
-    apply_read_rows(reading, table, SettingsBuilder(), quantities, sizes=shape)
-    return shape, notes
 
 
 def _read_vocab_size(reading: OptionReader) -> int | None:

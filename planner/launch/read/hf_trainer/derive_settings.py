@@ -142,7 +142,9 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
             number = options.number(source, name)
             quantities[f"{source}_{name}"] = options.of(source, name) if number is None else number
     for row in options.trl_defaults:
-        quantities |= {f"trl_{row.term}": row.word, f"why_{row.term}": row.note}
+        number = parse_positive_int(row.word)
+        quantities[f"trl_{row.term}"] = row.word if number is None else number
+        quantities[f"why_{row.term}"] = row.note
     return quantities
 
 
@@ -159,8 +161,8 @@ def _derive_length(
         if options.is_supervised and options.of("script", "packing") != "true":
             settings.notes.append(UNPACKED.format(option="--max_length"))
     elif options.is_supervised and not options.is_hidden("--max_length"):
-        default = int(str(quantities["trl_sequence_length"]))
-        settings.assume("sequence_length", default, str(quantities["why_sequence_length"]))
+        default, reason = quantities["trl_sequence_length"], quantities["why_sequence_length"]
+        settings.assume("sequence_length", default, str(reason))
     else:
         settings.mark_missing("sequence_length")
     steps, batch = (
