@@ -7,6 +7,7 @@ import re
 from planner.base.enums import Quantization
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, option_aliases
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import ONGOING, LaunchSettings, OptionReader
 from planner.launch.read.serving_reader import (
     DraftSettings,
@@ -29,8 +30,6 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 from planner.specs.serving_workload import DraftMethod
 
-_SINGLE_REQUEST_TOOLS = ("llama-cli", "llama-bench", "llama-batched-bench")
-_BATCH = 2048
 # common/arg.cpp, --fit: weights that the GPUs have no room for stay in host memory.
 _HOST_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _DRAFTS = 3  # common/arg.cpp, --spec-draft-n-max
@@ -49,31 +48,18 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     """Read the settings of a llama.cpp server; its batch is the number of slots."""
     server = ServerSettings(reading=with_variables(reading, option_aliases("llama.cpp"), _TABLE))
     reading = server.reading
-    server.values["engine"] = "llama.cpp"
     _set_model(server)
-    _set_gpus(server)
-    server.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
-    server.copy_values("kv_cache")
-    slot_limits = (parse_size(reading.value("concurrency")), parse_size(reading.text(ONGOING)))
-    words = [argument.single or "" for argument in reading.command.positional[:1]]
-    program = "".join(words).rpartition("/")[2]
-    if slots := min(filter(None, slot_limits), default=0):
-        server.values["concurrency"] = slots
-    elif program in _SINGLE_REQUEST_TOOLS:
-        server.assume("concurrency", 1, f"{program} computes one request at a time")
-    else:
-        server.assume("concurrency", *_TABLE.default("concurrency", None, 0.0))
-    _set_step_tokens(server)
     _set_weight_offload(server)
-    context = parse_size(reading.value("context_size"))
-    if context:
-        tokens_per_slot = context // max(int(server.values["concurrency"]), 1)
-        server.values["max_model_len"] = tokens_per_slot or None
-        hint = "" if reading.command.benchmark_load else "; give --input-tokens and --output-tokens"
-        server.notes.append(
-            f"The slots share {context:,} tokens of context: {tokens_per_slot:,} for prompt and "
-            f"answer of each{hint}."
-        )
+    server.copy_values("kv_cache")
+    words = [argument.single or "" for argument in reading.command.positional[:1]]
+    server.quantities |= {
+        "visible_gpus": _visible_devices(reading),
+        "slots": parse_size(reading.value("concurrency")),
+        "most_requests": parse_size(reading.text(ONGOING)),
+        "tool": "".join(words).rpartition("/")[2],
+        "has_load": bool(reading.command.benchmark_load),
+    }
+    apply_read_rows(reading, _TABLE, server, server.quantities, "inference")
     _set_drafts(server)
     server.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
     return server.build_for_workload("inference")
@@ -109,18 +95,6 @@ def _set_model(server: ServerSettings) -> None:
     server.assume("expert_quantization", quantization, reason)
 
 
-def _set_gpus(server: ServerSettings) -> None:
-    """Set the GPUs, and whether they split matrices (tensor) or layers (pipeline)."""
-    reading = server.reading
-    split = reading.value("split") or "layer"
-    num_gpus = 1 if split == "none" else _visible_devices(reading)
-    server.values.update(
-        tensor_parallel=num_gpus if num_gpus and split in ("row", "tensor") else 1,
-        pipeline_parallel=num_gpus if num_gpus and split == "layer" else 1,
-    )
-    server.set("num_gpus", num_gpus or None)
-
-
 def _visible_devices(reading: OptionReader) -> int | None:
     """Return the number of GPUs from options, environment or scheduler; None if none sets it."""
     for text in (reading.text("--tensor-split"), reading.text("--device")):
@@ -132,20 +106,6 @@ def _visible_devices(reading: OptionReader) -> int | None:
     resources = reading.command.resources
     gpus = resources.num_gpus or resources.gpus_per_node
     return parse_size(gpus.texts[0]) if gpus is not None and gpus.texts else None
-
-
-def _set_step_tokens(server: ServerSettings) -> None:
-    """Set the tokens of a step: the micro-batch size, at most the batch size; else the default."""
-    reading = server.reading
-    step_tokens, batch = (
-        parse_size(reading.text("--ubatch-size")),
-        parse_size(reading.text("--batch-size")),
-    )
-    if step_tokens is None:
-        step_tokens, reason = _TABLE.default("max_num_batched_tokens", None, 0.0)
-        server.assume("max_num_batched_tokens", min(step_tokens, batch or step_tokens), reason)
-    else:
-        server.values["max_num_batched_tokens"] = min(step_tokens, batch or _BATCH)
 
 
 def _set_weight_offload(server: ServerSettings) -> None:
