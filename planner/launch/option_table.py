@@ -23,11 +23,12 @@ A row of ``options/<target>.csv``:
     ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``set``: also if
     one does; ``size``: as ``read``, for a size of the model; ``write``: the parameter or
     quantity is ``text`` of the plan;
-    ``required``: it is missing in the file if no row sets it; ``noted``, ``refused``: the user gets
-    ``note``, or an error with it, if ``text`` is true for the file; ``impossible``: an error with
-    it, for a plan; ``unexpressed``, ``advice``: a note that the target cannot express ``text`` of
-    the parameter, or that the user decides it; ``user``: the user sets the option by the shell
-    variable ``parameter``, whose default is ``text``; without a variable the option has that text
+    ``fallback``: ``text`` is tried if the value does not fit; ``required``: it is missing in the
+    file if no row sets it; ``noted``, ``refused``: the user gets ``note``, or an error with it, if
+    ``text`` is true for the file; ``impossible``: an error with it, for a plan; ``unexpressed``,
+    ``advice``: a note that the target cannot express ``text`` of the parameter, or that the user
+    decides it; ``user``: the user sets the option by the shell variable ``parameter``, whose
+    default is ``text``; without a variable the option has that text
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
@@ -91,6 +92,7 @@ class OptionRole(StrEnum):
     SET = "set"
     SIZE = "size"
     WRITE = "write"
+    FALLBACK = "fallback"
     REQUIRED = "required"
     NOTED = "noted"
     REFUSED = "refused"
@@ -103,7 +105,7 @@ class OptionRole(StrEnum):
 EXPRESSION_ROLES = (
     *(OptionRole.READ, OptionRole.SET, OptionRole.SIZE, OptionRole.WRITE),
     *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED, OptionRole.IMPOSSIBLE),
-    *(OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
+    *(OptionRole.FALLBACK, OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
 )
 """Roles of rows whose ``value`` and ``text`` are expressions."""
 _OTHER_ROLES = (

@@ -90,7 +90,7 @@ def apply_read_rows(
             if row.parameter in terms
             else quantities
         )
-        replaces = row.role is OptionRole.SET
+        replaces = row.role in (OptionRole.SET, OptionRole.FALLBACK)
         if row.parameter and values.get(row.parameter) is not None and not replaces:
             continue
         value = row.expression.evaluate(lookup, functions)
@@ -110,6 +110,8 @@ def apply_read_rows(
                     settings.defaults.pop(row.parameter, None)
                 if row.note:
                     settings.defaults[row.parameter] = _fill(row.note, lookup)
+        elif row.role is OptionRole.FALLBACK:
+            settings.fallbacks[row.parameter] = value, _fill(row.note, lookup)
         elif row.role is OptionRole.NOTED and value:
             settings.notes.append(_fill(row.note, lookup))
         elif row.role is OptionRole.REFUSED and value:

@@ -4,7 +4,9 @@ Also reads whole reinforcement-learning steps of TRL's and ms-swift's GRPO and R
 
 Source: huggingface/trl at f2cd577, ``trl/trainer/grpo_config.py``, ``rloo_config.py`` (names,
 defaults, size of a generation), ``grpo_trainer.py`` (slots of its engine, log-probabilities) and
-``scripts/vllm_serve.py``; modelscope/ms-swift, ``swift/rlhf_trainers/args_mixin.py`` and
+``scripts/vllm_serve.py``; that sizes of DeepSpeed Ulysses multiply to all GPUs:
+huggingface/accelerate 1.15.0, ``docs/source/concept_guides/sequence_parallelism.md`` and
+``utils/dataclasses.py``; modelscope/ms-swift, ``swift/rlhf_trainers/args_mixin.py`` and
 ``swift/arguments/rlhf_args.py``, which extends TRL's trainer.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from planner.documents.shell.edits import implied_option
@@ -124,11 +127,6 @@ DEEPSPEED_FILE = "ds_config.json"
 _WRITTEN = ("bf16", "fp16", "fp32")
 
 
-def _deepspeed_quantities(job: LaunchJob) -> Quantities:
-    """Return None for what the script sets instead of ``ds_config.json``."""
-    return _without_script_parameters(job, "deepspeed")
-
-
 def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
     """The file ``ds_config.json`` with the options of the table."""
     document = nest_options({option.option: option.text for option in settings.options})
@@ -167,7 +165,7 @@ def _starts_deepspeed(words: Sequence[str]) -> bool:
 
 DEEPSPEED = LaunchTarget.of(
     "deepspeed",
-    quantities=_deepspeed_quantities,
+    quantities=partial(_without_script_parameters, target="deepspeed"),
     draft=_deepspeed_draft,
     answers=read_settings,
     starts=_starts_deepspeed,
@@ -178,19 +176,6 @@ DEEPSPEED = LaunchTarget.of(
 
 _ACCELERATE_FILE = "accelerate.yaml"
 _UNKNOWN_PRECISIONS = ("fp4", "int8", "tf32")
-
-
-def _accelerate_quantities(job: LaunchJob) -> Quantities:
-    """Return None for what the script sets.
-
-    The sizes of DeepSpeed Ulysses multiply to all GPUs [1]_.
-
-    References
-    ----------
-    .. [1] huggingface/accelerate 1.15.0, ``docs/source/concept_guides/sequence_parallelism.md`` and
-       ``utils/dataclasses.py``, ``DeepSpeedSequenceParallelConfig``.
-    """
-    return _without_script_parameters(job, "accelerate")
 
 
 def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -228,7 +213,7 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 ACCELERATE = LaunchTarget.of(
     "accelerate",
-    quantities=_accelerate_quantities,
+    quantities=partial(_without_script_parameters, target="accelerate"),
     draft=_accelerate_draft,
     answers=read_settings,
     honoured=split_by_precedence,

@@ -222,10 +222,7 @@ def _model_variable(worker: ServerGroup, _: str | None) -> ShellVariable:
 def _process(server: ServerCommand) -> Process:
     """Build the llama-server process, with a draft model if the plan drafts tokens."""
     job = server.worker.job
-    arguments = [
-        *server.start,
-        *server.options,
-    ]
+    arguments = [*server.start, *server.options]
     if job["draft_tokens"]:
         draft_spec = load_draft_model(job)  # GGUF files have no names that are known
         meaning = (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from math import gcd, prod
 
-from planner.base.records import record
 from planner.base.software_enums import (
     CONTEXT,
     LAYER_INPUT,
@@ -92,28 +91,6 @@ def mesh_axes(job: LaunchJob) -> dict[str, int]:
             f"{', '.join(f'{name} {size}' for name, size in sizes.items() if size > 1)}."
         )
     return axes
-
-
-@record(kw_only=True)
-class Mesh:
-    """GPUs of each mesh axis in a file; ``num_gpus`` is None where the file leaves it open."""
-
-    sizes: Mapping[str, int]
-    num_gpus: int | None
-
-
-def read_mesh(
-    number: Callable[[str], int | None], num_nodes: int | None, gpus_per_node: int | None
-) -> Mesh:
-    """Read the mesh from a file's keys; an axis of -1 takes the remaining GPUs.
-
-    Raises `LaunchError`: axes do not fill the GPUs, or two of them take the rest.
-    """
-    within = _fill_axes("ici", number, gpus_per_node, "fsdp")
-    across = _fill_axes("dcn", number, num_nodes, "data")
-    sizes = {name: within[0][name] * across[0][name] for name in AXES}
-    is_determined = within[1] and across[1]
-    return Mesh(sizes=sizes, num_gpus=prod(sizes.values()) if is_determined else None)
 
 
 def _fill_axes(
@@ -298,8 +275,7 @@ def _read_settings(reading: OptionReader) -> LaunchSettings:
     settings.values.pop("virtual_pipeline", None)
     if settings.values.get("adapter", "none") == "none":
         settings.values.pop("lora_rank", None)
-    axes = {f"{name}_axes": size for name, size in mesh.sizes.items()}
-    quantities: MutableQuantities = {**axes, "mesh_gpus": mesh.num_gpus, "named_model": model}
+    quantities: MutableQuantities = {**mesh, "named_model": model}
     shape = apply_read_rows(reading, TARGET.table, settings, quantities)
     unknown_options = {option.option for option in reading.command.unknown}
     return settings.build(
@@ -312,10 +288,11 @@ def _read_settings(reading: OptionReader) -> LaunchSettings:
     )
 
 
-def _read_mesh(reading: OptionReader) -> Mesh:
-    """Return the mesh of a file on the GPUs that start it.
+def _read_mesh(reading: OptionReader) -> dict[str, int | None]:
+    """Return the GPUs of each axis of a file's mesh, and of all; None: the file leaves it open.
 
-    Raises LaunchError if its axes do not fill them.
+    An axis of -1 takes the remaining GPUs. Raises LaunchError if the axes do not fill the GPUs that
+    start it, or two of them take the rest.
     """
     resources = reading.command.resources
     launched_gpus = total_gpus(resources)
@@ -339,13 +316,17 @@ def _read_mesh(reading: OptionReader) -> Mesh:
         )
         gpus_per_node = launched_gpus // num_nodes if launched_gpus % num_nodes == 0 else None
     try:
-        return read_mesh(integer, num_nodes, gpus_per_node)
+        within, is_determined = _fill_axes("ici", integer, gpus_per_node, "fsdp")
+        across, is_determined_across = _fill_axes("dcn", integer, num_nodes, "data")
     except LaunchError as error:
         requested = resources.requested_gpus
         hint = (
             "" if requested is None else f" With --gpus {requested} the axes must be changed, too."
         )
         raise LaunchError(f"{reading.position}: {error}{hint}") from error
+    sizes = {f"{name}_axes": within[name] * across[name] for name in AXES}
+    mesh_gpus = prod(sizes.values()) if is_determined and is_determined_across else None
+    return {**sizes, "mesh_gpus": mesh_gpus}
 
 
 def _name_of(reading: OptionReader) -> str | None:

@@ -6,7 +6,6 @@ from contextlib import suppress
 
 from planner.errors import LaunchError, PlannerError
 from planner.launch.read.hf_trainer.option_sources import (
-    ZERO_STAGE,
     TrainerOptions,
     parse_positive_int,
 )
@@ -208,50 +207,8 @@ def _complete_batch(
     return micro_batch, steps
 
 
-_WEIGHT_STAGE = 3
 # Of DeepSpeed's runtime/zero/config.py.
 _DEFAULT_MAX_LIVE, _DEFAULT_PREFETCHED = 1_000_000_000, 50_000_000
-
-
-def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the ZeRO stage."""
-    stage = options.of("deepspeed", "zero_stage") or options.of("accelerate", "deepspeed_stage")
-    shards_weights = options.of("script", "sharded_weights") or options.of(
-        "accelerate", "sharded_weights"
-    )
-    fsdp_words = (options.texts.get("--fsdp") or "").replace(",", " ").split()
-    is_fsdp = uses_fsdp(options)
-    if options.has_deepspeed or distributed_type_of(options) == "DEEPSPEED":
-        level = parse_positive_int(stage) or 0
-        if stage is None and (missing_file := options.absent_file()):
-            level = _stage_of_file_name(missing_file, settings)
-        elif stage is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
-            level, reason = 2, "the text does not name DeepSpeed's file"
-            settings.assume("zero_stage", level, f"{reason}: planner assumes stage 2")
-            settings.fallbacks["zero_stage"] = (
-                _WEIGHT_STAGE,
-                f"{reason}; with stage 2 it does not fit",
-            )
-    elif is_fsdp:
-        level = 2 if shards_weights == "false" or "shard_grad_op" in fsdp_words else 3
-    else:
-        level = 0
-    num_gpus = settings.values.get("num_gpus")
-    model_ranks = settings.values["tensor_parallel"] * settings.values.get("pipeline_parallel", 1)
-    if level and num_gpus is not None and num_gpus == model_ranks:
-        settings.notes.append(f"With one rank nothing is sharded: stage {level} has no effect.")
-        level = 0
-    is_unspecified = (
-        not (options.has_deepspeed or is_fsdp or distributed_type_of(options))
-        and options.takes_sharding
-    )
-    if is_unspecified and options.has_script and num_gpus != model_ranks:
-        reason = "no file sets the sharding of the states"
-        settings.assume("zero_stage", level, f"{reason}: none")
-        settings.fallbacks["zero_stage"] = _WEIGHT_STAGE, f"{reason}; unsharded they do not fit"
-    settings.values["zero_stage"] = level
-
-
 _PARAMETERS = "parameters"
 
 
@@ -282,19 +239,6 @@ def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
         max_live = settings.values.get("stage3_max_live_parameters", _DEFAULT_MAX_LIVE)
         if reuse_distance + prefetched < max_live:
             settings.values["stage3_max_live_parameters"] = reuse_distance + prefetched
-
-
-def _stage_of_file_name(file: str, settings: SettingsBuilder) -> int:
-    """Return the ZeRO stage in the name of a missing file; 0 if the name has none."""
-    name = file.rpartition("/")[2].lower()
-    match = ZERO_STAGE.search(name)
-    if match is None:
-        settings.mark_missing("zero_stage")
-        return 0
-    settings.defaults["zero_stage"] = f"{file} not found: stage {match[1]}, from its name"
-    if "offload" in name:
-        settings.notes.append(f"{file} not found: its offloading is not known.")
-    return int(match[1])
 
 
 def distributed_type_of(options: TrainerOptions) -> str:

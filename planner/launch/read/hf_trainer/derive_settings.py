@@ -16,22 +16,21 @@ from planner.base.training_aliases import (
     parse_optimizer,
 )
 from planner.errors import SpecError
-from planner.launch.option_table import MutableQuantities, OptionTable, Quantities
+from planner.launch.option_table import MutableQuantities, OptionTable
 from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.hf_trainer.derive_parallelism import (
     derive_batch,
     derive_buckets,
     derive_parallelism,
-    derive_sharding,
     distributed_type_of,
     uses_fsdp,
 )
 from planner.launch.read.hf_trainer.option_sources import (
+    ZERO_STAGE,
     TrainerOptions,
     derive_objective,
     generation_options,
     parse_positive_int,
-    rollout_length,
 )
 from planner.launch.read.parsed_launch import LaunchSettings, SettingsBuilder
 from planner.question.parse_values import FEWEST_TOKENS
@@ -71,15 +70,13 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     else:
         settings.mark_missing("model")
     derive_objective(options, settings, name)
-    objective = settings.values.get("training_objective")
-    on_rollouts = objective is not None and TrainingObjective(objective).needs_rollouts
-    quantities = _program_quantities(options, settings) | {"on_rollouts": on_rollouts}
+    quantities = _program_quantities(options, settings)
     apply_read_rows(options.reading, _OF_ADAPTER, settings, quantities)
     derive_parallelism(options, settings)
     derive_batch(options, settings)
-    _derive_length(options, settings, quantities)
-    derive_sharding(options, settings)
     apply_read_rows(options.reading, _OF_RUN, settings, quantities)
+    if "total_tokens" not in settings.values:
+        _derive_samples(options, settings)
     derive_buckets(options, settings)
     _derive_optimizer(options, settings, name)
     _add_notes(options, settings)
@@ -101,7 +98,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     used = frozenset(options.spelled[name] for name in used_names if name in options.spelled)
     return settings.build(
         used_options=used,
-        ignored_options=generation_options(options) if on_rollouts else frozenset(),
+        ignored_options=generation_options(options) if quantities["on_rollouts"] else frozenset(),
     )
 
 
@@ -113,8 +110,19 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
     """
     few_bits = _FEW_BITS.search(str(settings.values.get("model", "")))
     modules, saved = options.of("script", "lora_modules"), options.of("script", "saved_modules")
-    flash = options.script.get("flash_attention")
+    flash, absent_file = options.script.get("flash_attention"), options.absent_file() or ""
+    last_of_path = absent_file.rpartition("/")[2].lower()
+    stage = ZERO_STAGE.search(last_of_path)
+    objective = TrainingObjective(settings.values.get("training_objective") or "sft")
     quantities: MutableQuantities = {
+        "on_rollouts": objective.needs_rollouts,
+        "sequences_per_sample": objective.sequences_per_sample,
+        "fewest_tokens": FEWEST_TOKENS,
+        "unpacked": UNPACKED.format(option="--max_length"),
+        "absent_file": absent_file,
+        "last_of_path": last_of_path,
+        "stage_of_name": stage and int(stage[1]),
+        "takes_sharding": options.takes_sharding,
         "is_supervised": options.is_supervised,
         "has_script": options.has_script,
         "has_deepspeed": options.has_deepspeed,
@@ -146,37 +154,6 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
         quantities[f"trl_{row.term}"] = row.word if number is None else number
         quantities[f"why_{row.term}"] = row.note
     return quantities
-
-
-def _derive_length(
-    options: TrainerOptions, settings: SettingsBuilder, quantities: Quantities
-) -> None:
-    """Set the tokens per sequence and, if steps and batch are known, of the full run."""
-    objective = settings.values.get("training_objective")
-    length = options.number("script", "trl_length") or options.number("script", "block_length")
-    if objective and TrainingObjective(objective).needs_rollouts:
-        rollout_length(options, settings)
-    elif length is not None:
-        settings.values["sequence_length"] = length
-        if options.is_supervised and options.of("script", "packing") != "true":
-            settings.notes.append(UNPACKED.format(option="--max_length"))
-    elif options.is_supervised and not options.is_hidden("--max_length"):
-        default, reason = quantities["trl_sequence_length"], quantities["why_sequence_length"]
-        settings.assume("sequence_length", default, str(reason))
-    else:
-        settings.mark_missing("sequence_length")
-    steps, batch = (
-        options.number("script", "training_steps"),
-        settings.values.get("global_batch_size"),
-    )
-    length = settings.values.get("sequence_length")
-    if steps and batch and length:
-        sequences_per_sample = TrainingObjective(objective).sequences_per_sample if objective else 1
-        settings.values["total_tokens"] = max(
-            steps * batch * length * sequences_per_sample, FEWEST_TOKENS
-        )
-    else:
-        _derive_samples(options, settings)
 
 
 def _derive_samples(options: TrainerOptions, settings: SettingsBuilder) -> None:

@@ -240,16 +240,14 @@ _EMPTY_TEXTS = (None, "", "null", "none", "false")
 _LOSSES = ("--pref_loss", "--loss_type")
 # Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
 _WITHOUT_REFERENCE = ("orpo", "simpo")
-# huggingface/trl 0.26, trl/trainer/grpo_config.py, and as axolotl, ms-swift and PPO call them.
-_ROLLOUT_LENGTHS = {"--max_prompt_length": 512, "--max_completion_length": 256}
-_ANSWERS = ("--max_completion_length", "--max_new_tokens", "--response_length")
 _GENERATION = (
     *("num_generations", "use_vllm", "temperature", "top_p", "top_k", "reward_funcs"),
     *("reward_weights", "reward_model_path", "num_iterations", "epsilon", "scale_rewards"),
 )
 OBJECTIVE_OPTIONS = (
     *(*_OPTIONS, *_LOSSES, "--reward_model", "--precompute_ref_log_probs"),
-    *("--beta", "--max_prompt_length", *_ANSWERS),
+    *("--beta", "--max_prompt_length", "--max_completion_length", "--max_new_tokens"),
+    "--response_length",
 )
 
 
@@ -418,35 +416,6 @@ def generation_options(options: TrainerOptions) -> frozenset[str]:
         for name, spelled in options.spelled.items()
         if name.startswith("vllm_") or name in _GENERATION
     )
-
-
-def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the sequence length of the update in tokens: longest prompt plus longest answer."""
-    prompt_length = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
-        "script", "trl_length"
-    )
-    answer_length = next(
-        (n for name in _ANSWERS if (n := parse_positive_int(options.texts.get(name)))), None
-    )
-    defaults_used = [
-        f"{default} of {name}, TRL's"
-        for name, default, tokens in zip(
-            _ROLLOUT_LENGTHS, _ROLLOUT_LENGTHS.values(), (prompt_length, answer_length), strict=True
-        )
-        if tokens is None
-    ]
-    longest = options.number("script", "trl_length")
-    if longest is not None and options.is_on("--use_unsloth"):  # of prompt and answer together
-        settings.values["sequence_length"] = longest
-        return
-    default_prompt, default_answer = _ROLLOUT_LENGTHS.values()
-    length = (prompt_length or default_prompt) + (answer_length or default_answer)
-    if defaults_used:
-        settings.assume(
-            "sequence_length", length, f"prompt and answer, with {' and '.join(defaults_used)}"
-        )
-    else:
-        settings.values["sequence_length"] = length
 
 
 def refuse_unknown_training(kind: str, name: str) -> None:
