@@ -57,14 +57,6 @@ _ENGINE_KEYS = {
 """Keys of mappings with a model that are the options of an engine."""
 _MODEL_ARGUMENT = {"vllm": "model", "sglang": "model_path", "tensorrt_llm": "model"}
 _ARGUMENT_CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")
-_TRAINERS = {
-    "SFTTrainer": "sft",
-    "DPOTrainer": "dpo",
-    "ORPOTrainer": "orpo",
-    "KTOTrainer": "kto",
-    "RewardTrainer": "reward",
-    "CPOTrainer": "cpo",
-}
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
 _LOADING_KEYWORDS = (
     *("torch_dtype", "dtype", "attn_implementation", "use_flash_attention_2"),
@@ -373,9 +365,10 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
     is_unsloth = any(call.ends(*_unsloth_methods("from_pretrained")) for call in calls)
     options = _CallOptions(target=target_of("transformers"))
     class_name = call.name.rpartition(".")[2]
-    trainers = [call for call in calls if call.ends(*_TRAINERS)]
+    trainer_classes = option_aliases("trainer class")
+    trainers = [call for call in calls if call.ends(*trainer_classes)]
     objective = option_aliases("trl").get(class_name) or next(
-        (_TRAINERS[trainer.name.rpartition(".")[2]] for trainer in trainers), "sft"
+        (trainer_classes[trainer.name.rpartition(".")[2]] for trainer in trainers), "sft"
     )
     for key, value in call.keywords.items():
         line = call.lines.get(key, call.line)

@@ -34,11 +34,6 @@ from planner.specs.serving_workload import DraftMethod
 _HOST_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _DRAFTS = 3  # common/arg.cpp, --spec-draft-n-max
 _TABLE = OptionTable.load("llama-server")
-# Weight types in names of GGUF files that are not GGUF's own.
-_OTHER_TYPES = {
-    "mxfp4": "mxfp4", "mxfp4_moe": "mxfp4", "bf16": "w16a16", "f16": "w16a16", "fp16": "w16a16",
-    "f32": "w16a16",
-}  # fmt: skip
 _TYPE = re.compile(r"(?i)[-_.](mxfp4(?:_moe)?|bf16|f16|fp16|f32|i?q[1-8](?:_[a-z0-9]+)*)$")
 _ALL_EXPERTS = re.compile(r"[\\.*]*(?:ffn_)?[\w\\.*|()]*exps[\w\\.*]*=CPU")
 _PART_SUFFIX = re.compile(r"-0*\d+-of-0*\d+$")
@@ -80,12 +75,13 @@ def _set_model(server: ServerSettings) -> None:
     stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
     stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
     server.values["model"] = checkpoint_of(stem).model or stem
-    quantization = _OTHER_TYPES.get(weight_type.lower()) or gguf_word(weight_type.lower())
+    other_types = option_aliases("gguf type")  # of weights, that are not GGUF's own
+    quantization = other_types.get(weight_type.lower()) or gguf_word(weight_type.lower())
     if quantization is None:
         server.assume("quantization", "w4a16", "4 bit; the file's name does not give the type")
         server.assume("expert_quantization", "w4a16", "as the other matrices")
         return
-    is_exact = weight_type.lower() in (*_OTHER_TYPES, quantization)
+    is_exact = weight_type.lower() in (*other_types, quantization)
     reason = f"the file's name has {weight_type}" + (
         "" if is_exact else ", whose nearest type this is"
     )

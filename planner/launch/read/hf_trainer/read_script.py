@@ -150,17 +150,11 @@ def _with_loss_chunks(settings: LaunchSettings, chunk_tokens: int | None) -> Lau
 
 
 _TRAINER_MARKERS = (
-    "--per_device_train_batch_size",
-    "--per_gpu_train_batch_size",
+    *("--per_device_train_batch_size", "--per_gpu_train_batch_size"),
     "--gradient_accumulation_steps",
 )
 _TRAINER_ARGUMENTS = {
-    "learning_rate",
-    "output_dir",
-    "num_train_epochs",
-    "max_steps",
-    "use_peft",
-    "lora_r",
+    *("learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r")
 }
 _TRAINER_PROGRAMS = ("run_clm.py", "sft.py")
 _TRL_SCRIPTS = re.compile(
@@ -168,17 +162,6 @@ _TRL_SCRIPTS = re.compile(
     r"|(?:^|/)examples/scripts/(?:\w+_)?(?:sft|dpo|orpo|cpo|kto|bco|gkd|grpo|rloo|reward\w*)(?:_\w+)?\.py"
 )
 _MEGATRON_OPTIONS = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
-_ACCELERATE_FLAGS = {
-    "--use_deepspeed": "DEEPSPEED",
-    "--use_fsdp": "FSDP",
-    "--multi_gpu": "MULTI_GPU",
-}
-_SECTION_PREFIXES = {
-    "fsdp_config": "fsdp_",
-    "fp8_config": "fp8_",
-    "parallelism_config": "parallelism_config_",
-    "dynamo_config": "dynamo_",
-}
 
 
 def starts_trainer(words: Sequence[str]) -> bool:
@@ -377,9 +360,8 @@ def gather_options(command: ParsedCommand, sources: OptionSources) -> None:
     if is_document("accelerate", options):
         for option in options.values():
             section, dot, key = option.option.partition(".")
-            prefix = (
-                _SECTION_PREFIXES.get(section, "") if dot else ""
-            )  # keys may lack the section's prefix
+            # Keys may lack the section's prefix.
+            prefix = option_aliases("accelerate section").get(section, "") if dot else ""
             full_key = key if key.startswith(prefix) else prefix + key
             sources.put(sources.accelerate, f"{section}{dot}{full_key}", option)
     elif is_document("deepspeed", options):
@@ -417,9 +399,8 @@ def _gather_argument(name: str, option: ParsedOption, sources: OptionSources) ->
         sources.put(sources.script, SECTION + key, option)
     elif name.startswith(_INLINE):  # the mapping itself in place of its file
         sources.put(sources.deepspeed, name.removeprefix(_INLINE), option)
-    elif spelled_name in _ACCELERATE_FLAGS:
-        distributed_type = option.with_value(_ACCELERATE_FLAGS[spelled_name])
-        sources.put(sources.accelerate, "distributed_type", distributed_type)
+    elif kind := option_aliases("accelerate flag").get(spelled_name):
+        sources.put(sources.accelerate, "distributed_type", option.with_value(kind))
     elif target_option := option_aliases("accelerate launch").get(spelled_name):
         sources.put(sources.accelerate, target_option, option)
     elif spelled_name == "--zero_stage":
