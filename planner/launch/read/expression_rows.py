@@ -61,9 +61,9 @@ def apply_read_rows(
     resources = reading.command.resources
     quantities |= {_LAUNCHER_GPUS: total_gpus(resources)}
     quantities |= {_LAUNCHER_NODES: parse_int(resources.num_nodes)}
-    words = [text for word in reading.command.positional for text in word.texts if text]
     # Some launchers take the module as an option.
-    quantities.setdefault(_PROGRAM, " ".join((*words, reading.text("--module") or "")).strip())
+    words = (*reading.command.words, reading.text("--module") or "")
+    quantities.setdefault(_PROGRAM, " ".join(words).strip())
     sizes = {} if sizes is None else sizes
 
     def lookup(name: str) -> ExpressionValue:

@@ -19,7 +19,6 @@ from functools import partial
 from math import prod
 
 from planner.documents.shell.edits import implied_option
-from planner.documents.yaml_writer import yaml_text
 from planner.launch.option_table import (
     MutableQuantities,
     OptionRole,
@@ -50,6 +49,7 @@ from planner.launch.read.hf_trainer.write_script import (
     script_notes,
     script_quantities,
     script_settings,
+    yaml_file,
 )
 from planner.launch.read.parsed_launch import (
     OptionReader,
@@ -192,13 +192,7 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         offload=offloaded_activations(job),
         quantized_storage="bfloat16" if is_fsdp and job["adapter"] == "qlora" else None,
     )
-    notes = {option.option: option.note for option in settings.options if option.note}
-    text = yaml_text(
-        nest_options({option.option: option.text for option in settings.options}), notes
-    )
-    config = LaunchOutputFile(
-        name=_ACCELERATE_FILE, text=text, meaning="how accelerate starts and shards"
-    )
+    config = yaml_file(_ACCELERATE_FILE, settings, "how accelerate starts and shards")
     return training_draft(
         job,
         "accelerate",
@@ -277,9 +271,8 @@ def _server_gpus(reading: OptionReader) -> int | None:
 
 def _step_facts(reading: OptionReader) -> MutableQuantities:
     """The GPUs of the server that generates, whether the file starts it, and by which program."""
-    words = [argument.single or "" for argument in reading.command.positional]
     return {
-        "is_swift": starts_swift(words),
+        "is_swift": starts_swift(reading.command.words),
         "server_gpus": _server_gpus(reading),
         "has_server": _SERVER.search(reading.command.text) is not None,
     }

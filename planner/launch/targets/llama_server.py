@@ -12,7 +12,6 @@ from planner.launch.read.parsed_launch import ONGOING, LaunchSettings, OptionRea
 from planner.launch.read.serving_reader import (
     DraftSettings,
     ServerSettings,
-    find_model_by_name,
     parse_size,
     set_drafts,
     with_variables,
@@ -46,12 +45,11 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     _set_model(server)
     _set_weight_offload(server)
     server.copy_values("kv_cache")
-    words = [argument.single or "" for argument in reading.command.positional[:1]]
     server.quantities |= {
         "visible_gpus": _visible_devices(reading),
         "slots": parse_size(reading.value("concurrency")),
         "most_requests": parse_size(reading.text(ONGOING)),
-        "tool": "".join(words).rpartition("/")[2],
+        "tool": "".join(reading.command.words[:1]).rpartition("/")[2],
         "has_load": bool(reading.command.benchmark_load),
     }
     apply_read_rows(reading, _TABLE, server, server.quantities, "inference")
@@ -107,7 +105,7 @@ def _visible_devices(reading: OptionReader) -> int | None:
 def _set_weight_offload(server: ServerSettings) -> None:
     """Set the fraction of weights in host memory, from the number of layers on the GPU."""
     reading = server.reading
-    model = find_model_by_name(str(server.values.get("model") or ""))
+    model = server.model
     gpu_layers = parse_size(reading.value("layers_on_gpu"))
     server.values["weight_offload"] = 0.0
     if gpu_layers is not None and model is not None:
@@ -126,9 +124,8 @@ def _set_drafts(server: ServerSettings) -> None:
     number = parse_size(reading.value("drafts"))
     kinds = (reading.text("--spec-type") or "").split(",")
     if any(kind.endswith("mtp") for kind in kinds):
-        model = find_model_by_name(str(server.values.get("model") or ""))
         drafting = DraftSettings(number=number or _DRAFTS, method=str(DraftMethod.MTP))
-        set_drafts(server, drafting, model)
+        set_drafts(server, drafting, server.model)
     elif number and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
         server.values["draft_tokens"] = number
 

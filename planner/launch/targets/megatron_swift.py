@@ -42,11 +42,7 @@ _DIALECT = OptionAliasTable.load("megatron-swift")
 
 def is_swift_command(command: ParsedCommand) -> bool:
     """Whether the command is one of ms-swift."""
-    return is_command("megatron-swift", _positional_words(command))
-
-
-def _positional_words(command: ParsedCommand) -> list[str]:
-    return [text for argument in command.positional for text in argument.texts if text]
+    return is_command("megatron-swift", command.words)
 
 
 def with_document_options(command: ParsedCommand) -> ParsedCommand:
@@ -55,7 +51,7 @@ def with_document_options(command: ParsedCommand) -> ParsedCommand:
     Where Ray starts training, its options are in a section of their own. Source:
     modelscope/ms-swift, ``swift/cli/main.py`` (``parse_yaml_args``) and ``swift/ray``.
     """
-    words = [argument.single or "" for argument in command.positional]
+    words = command.words
     files = command.files.values()
     documents = (file for file in files if is_document("megatron-swift", file.options))
     document = next(documents, None)
@@ -99,7 +95,7 @@ def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> Laun
     Raises LaunchError if options contradict each other, or the number of GPUs.
     Raises SpecError if it trains something that is not predicted.
     """
-    action = _positional_words(command)[1]
+    action = command.words[1]
     megatron_command, model = _split_model_option(command)
     reading = OptionReader.of(megatron_command, TABLE)
     swift_options = {

@@ -93,8 +93,7 @@ def _finds_prefixes(reading: OptionReader) -> bool:
 
 def _assume_batch(server: ServerSettings, _: ModelSpec | None, __: int) -> None:
     """Set the default batch of offline programs, and the layers of uneven stages."""
-    positional = server.reading.command.positional
-    words = {(text or "").rsplit("/", 1)[-1] for argument in positional for text in argument.texts}
+    words = {word.rsplit("/", 1)[-1] for word in server.reading.command.words}
     if words & {*_OFFLINE} and server.reading.value("max_num_batched_tokens") is None:
         step_tokens, reason = scheduler_default_of(server, _ENGINE, "offline_batched_tokens")
         server.values["max_num_batched_tokens"] = step_tokens

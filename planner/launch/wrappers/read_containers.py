@@ -474,6 +474,17 @@ def word_at(pieces: Pieces, value: YamlValue) -> Word:
     return Word.of(pieces, value.line, value.text or "")
 
 
+def words_at(*lists: YamlValue) -> list[Word]:
+    """The entries of lists as words."""
+    return [word_at(entry.pieces, entry) for section in lists for entry in section.entries()]
+
+
+def vllm_words(model: YamlValue, options: Iterable[Word], line: int) -> tuple[Word, ...]:
+    """The command with which vLLM serves a model, given with or without ``hf://``."""
+    name = word_at(YamlValue.pieces_after(model, "hf://"), model)
+    return (*plain_words("vllm serve", line), name, *options)
+
+
 def plain_word(text: str, line: int) -> Word:
     """A word that a key stands for."""
     return Word.of(computed_text(text), line, text)

@@ -24,21 +24,17 @@ from planner.launch.target import (
     fill_template,
 )
 from planner.launch.wrappers.write_script import (
-    MASTER_PORT,
     MEASURES,
     SOME_STEPS,
     PlacedProcess,
-    arguments_lines,
     benchmark,
-    check_user_variables,
-    command,
-    exports,
     find_reached_copies,
     place_processes,
+    process_values,
     runs_by_rank,
     uses_variable,
 )
-from planner.launch.write.write_launch import heading_lines, process_environment, user_variables
+from planner.launch.write.write_launch import heading_lines, user_variables
 
 FOLDER = "/launch"
 """Mount path of the files that commands read."""
@@ -97,19 +93,12 @@ def pod_script(
             }
         )
     values: dict[str, Value] = {
+        **process_values(target, job, process),
         "has_files": bool(draft.files),
         "folder": FOLDER,
         "work": _WORK_FOLDER,
-        "environment": exports(process_environment(target, job, process)),
-        "asked": check_user_variables([process]),
-        "several_nodes": process.num_nodes > 1,
-        "num_nodes": process.num_nodes,
-        "master_port": MASTER_PORT,
         "given": [f"export {name}={word}" for name, word in variables.items()],
-        "port": process.port,
         "links": reached,
-        "arguments": arguments_lines(process),
-        "command": command(process),
     }
     return _REFERENCE.sub("$$", fill_template("pod.sh", values))
 

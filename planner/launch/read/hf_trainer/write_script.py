@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from planner.base.enums import AttentionKind
 from planner.base.training_aliases import (
@@ -11,6 +11,7 @@ from planner.base.training_aliases import (
     parse_adapter_targets,
     transformers_name,
 )
+from planner.documents.yaml_writer import yaml_text
 from planner.launch.model_shape import config_json, family_of
 from planner.launch.option_table import (
     MutableQuantities,
@@ -304,18 +305,23 @@ def json_file(name: str, values: Mapping[str, object], meaning: str) -> LaunchOu
     return LaunchOutputFile(name=name, text=text, meaning=meaning)
 
 
-def nest_options(
-    settings: Mapping[str, str | None], value: Callable[[str | None], Quantity] | None = None
-) -> dict[str, object]:
+def yaml_file(name: str, settings: OptionTexts, meaning: str) -> LaunchOutputFile:
+    """A YAML file of options with dotted names, each with its note."""
+    notes = {option.option: option.note for option in settings.options if option.note}
+    document = nest_options({option.option: option.text for option in settings.options})
+    return LaunchOutputFile(name=name, text=yaml_text(document, notes), meaning=meaning)
+
+
+def nest_options(settings: Mapping[str, str | None]) -> dict[str, object]:
     """Convert options with dotted names to a nested document with typed values."""
     document: dict[str, object] = {}
     sections: dict[str, dict[str, str | None]] = {}
     for option, text in settings.items():
         section, dot, key = option.partition(".")
-        document.setdefault(section, None if dot else (value or parse_scalar)(text))
+        document.setdefault(section, None if dot else parse_scalar(text))
         if dot:
             sections.setdefault(section, {})[key] = text
-    return document | {section: nest_options(keys, value) for section, keys in sections.items()}
+    return document | {section: nest_options(keys) for section, keys in sections.items()}
 
 
 def parse_scalar(text: str | None) -> Quantity:
