@@ -5,94 +5,31 @@ from __future__ import annotations
 from contextlib import suppress
 
 from planner.errors import LaunchError, PlannerError
+from planner.launch.option_table import Quantities
 from planner.launch.read.hf_trainer.option_sources import (
     TrainerOptions,
     parse_positive_int,
 )
-from planner.launch.read.parsed_launch import SettingsBuilder, parse_int, total_gpus
+from planner.launch.read.parsed_launch import SettingsBuilder
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 
-# Accelerate's device maps that spread layers over the GPUs of one process.
-_DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 _DEFAULT_MICRO_BATCH = 8
 _UNSPECIFIED_BATCH = "not given: one sequence"
 
 
-# Ray workers of LLaMA-Factory and axolotl, and of ms-swift.
-_WORKER_OPTIONS = ("--ray_num_workers", "--device_groups.nproc_per_node")
-
-
-def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the number of GPUs and the degrees of parallelism.
-
-    Raises LaunchError if the degrees do not match the GPUs.
-    """
-    total_processes = parse_int(options.world.num_gpus) or options.number("accelerate", "num_gpus")
-    total_processes = total_processes or next(
-        (
-            workers
-            for name in _WORKER_OPTIONS
-            if (workers := parse_positive_int(options.texts.get(name)))
-        ),
-        None,
+def refuse_other_split(quantities: Quantities, settings: SettingsBuilder) -> None:
+    """Raise LaunchError if the degrees of a file split another number of GPUs than it starts."""
+    split_gpus, started_gpus = map(quantities.get, ("split_gpus", "started_gpus"))
+    if split_gpus is None or started_gpus in (None, split_gpus):
+        return
+    tensor, context = map(settings.values.get, ("tensor_parallel", "context_parallel"))
+    raise LaunchError(
+        f"parallelism_config splits {split_gpus} GPUs (copies {quantities['replicas']} x "
+        f"shards {quantities['shards']} x tensor {tensor} x context {context} "
+        f"x experts {quantities['expert_ranks']}), but {started_gpus} are started: change one of "
+        "them."
     )
-    num_gpus = total_processes or total_gpus(options.world)
-    has_resources = any(
-        (options.world.num_nodes, options.world.gpus_per_node, options.world.num_gpus)
-    )
-    is_single_process = (
-        options.world.is_one_process
-        and not has_resources
-        and "train_batch_size" not in options.texts
-    )
-    if total_processes is None and is_single_process:
-        num_gpus = 1
-        settings.defaults["num_gpus"] = "python without a launcher starts one process"
-    tensor_parallel = options.number("accelerate", "tensor_parallel")
-    tensor_parallel = tensor_parallel or options.number("deepspeed", "tensor_parallel") or 1
-    context_parallel = options.number("accelerate", "context_parallel") or 1
-    uses_ulysses = context_parallel > 1 and options.of("accelerate", "head_exchange") == "deepspeed"
-    ulysses_ranks = options.number("accelerate", "head_ranks")
-    for source in ("script", "deepspeed"):
-        ulysses_ranks = ulysses_ranks or options.number(source, "context_parallel")
-    if (ulysses_ranks or 1) > 1:
-        context_parallel, uses_ulysses = ulysses_ranks or 1, True
-    settings.values |= {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel}
-    if uses_ulysses:
-        settings.values["cp_comm_type"] = "a2a"
-    # With Ulysses, replicas and shards are DeepSpeed's data-parallel ranks.
-    replicas = (not uses_ulysses and options.number("accelerate", "data_parallel_replicas")) or 1
-    shards = options.number("accelerate", "shard_size")
-    # Axolotl splits experts over separate ranks; shards default to one.
-    separate_experts = parse_positive_int(options.texts.get("--expert_parallel_size")) or 1
-    if separate_experts > 1:
-        shards = shards or 1
-    if shards and (separate_experts > 1 or options.of("accelerate", "fsdp_version") == "2"):
-        required_gpus = replicas * shards * tensor_parallel * context_parallel * separate_experts
-        if num_gpus is not None and num_gpus != required_gpus:
-            raise LaunchError(
-                f"parallelism_config splits {required_gpus} GPUs (copies {replicas} x "
-                f"shards {shards} x tensor {tensor_parallel} x context {context_parallel} "
-                "x experts "
-                f"{separate_experts}), but {num_gpus} are started: change one of them."
-            )
-        num_gpus = required_gpus
-    if options.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
-        replicas = parse_int(options.world.num_nodes) or replicas
-    settings.values["data_parallel_replicas"] = replicas
-    deepspeed_experts = options.number("deepspeed", "expert_parallel") or parse_positive_int(
-        options.texts.get("--ep_size")
-    )
-    settings.values["expert_parallel"] = deepspeed_experts or separate_experts
-    if num_gpus is not None:
-        settings.values["num_gpus"] = num_gpus
-        if (
-            options.texts.get("--device_map") in _DEVICE_MAPS
-            and num_gpus > 1 == tensor_parallel * context_parallel
-            and not options.has_deepspeed
-        ):
-            settings.values |= {"layer_split": True, "pipeline_parallel": num_gpus}
 
 
 def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:

@@ -21,8 +21,8 @@ from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.hf_trainer.derive_parallelism import (
     derive_batch,
     derive_buckets,
-    derive_parallelism,
     distributed_type_of,
+    refuse_other_split,
     uses_fsdp,
 )
 from planner.launch.read.hf_trainer.option_sources import (
@@ -32,7 +32,7 @@ from planner.launch.read.hf_trainer.option_sources import (
     generation_options,
     parse_positive_int,
 )
-from planner.launch.read.parsed_launch import LaunchSettings, SettingsBuilder
+from planner.launch.read.parsed_launch import LaunchSettings, SettingsBuilder, parse_int
 from planner.question.parse_values import FEWEST_TOKENS
 from planner.specs.catalogue import Catalogue
 from planner.workloads.training.question import UNKNOWN_TOKENS
@@ -72,7 +72,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     derive_objective(options, settings, name)
     quantities = _program_quantities(options, settings)
     apply_read_rows(options.reading, _OF_ADAPTER, settings, quantities)
-    derive_parallelism(options, settings)
+    refuse_other_split(quantities, settings)
     derive_batch(options, settings)
     apply_read_rows(options.reading, _OF_RUN, settings, quantities)
     if "total_tokens" not in settings.values:
@@ -111,6 +111,7 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
     few_bits = _FEW_BITS.search(str(settings.values.get("model", "")))
     modules, saved = options.of("script", "lora_modules"), options.of("script", "saved_modules")
     flash, absent_file = options.script.get("flash_attention"), options.absent_file() or ""
+    world = options.reading.command.resources
     last_of_path = absent_file.rpartition("/")[2].lower()
     stage = ZERO_STAGE.search(last_of_path)
     objective = TrainingObjective(settings.values.get("training_objective") or "sft")
@@ -130,6 +131,9 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
         "is_fsdp": uses_fsdp(options),
         "launcher": distributed_type_of(options),
         "deepspeed_is_flag": options.texts.get("--deepspeed") == "true",
+        "world_gpus": parse_int(world.num_gpus),
+        "starts_one_process": bool(world.is_one_process)
+        and not any((world.num_nodes, world.gpus_per_node, world.num_gpus)),
         "few_bits": few_bits and few_bits[1],
         "flash_attention_of_file": flash and flash.value,
         "holds_out": any(

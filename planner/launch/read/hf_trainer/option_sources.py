@@ -158,7 +158,6 @@ class TrainerOptions:
     deepspeed_keys: frozenset[str] = frozenset()
     has_script: bool
     is_supervised: bool
-    world: JobResources
     unknown: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()

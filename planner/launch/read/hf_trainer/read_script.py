@@ -300,7 +300,10 @@ def build_settings(
     Raises LaunchError if the options contradict each other.
     """
     all_options = {**sources.script, **sources.deepspeed, **sources.accelerate}
-    command = ParsedCommand(target="transformers", name=sources.name, text="", options=all_options)
+    command = ParsedCommand(
+        target="transformers", name=sources.name, text="", options=all_options,
+        resources=sources.worlds[0],
+    )  # fmt: skip
     options = TrainerOptions(
         reading=OptionReader(command=command, meanings={}),
         script=_read_table("transformers", sources.script),
@@ -312,7 +315,6 @@ def build_settings(
         deepspeed_keys=frozenset(sources.deepspeed),
         has_script=bool(sources.script),
         is_supervised=is_supervised,
-        world=sources.worlds[0],
         unknown=tuple(option.option for option in sources.unknown),
         spelled=sources.spelled,
         words=tuple(sources.words),
