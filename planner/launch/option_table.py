@@ -238,9 +238,11 @@ class OptionTable:
     @cache
     def load(cls, target: str) -> OptionTable:
         """Load the option table of a program, with the rows of the tables that it extends."""
+        plugin = None if target in _shipped_tools() else target_plugins().get(target)
+        table = shipped_rows(f"options/{target}.csv") if plugin is None else plugin.options
         all_rows = [
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
-            for row in _option_rows(target)
+            for row in table
         ]
         parameters = {row.parameter for row in all_rows if row.role not in EXPRESSION_ROLES}
         expressions = tuple(
@@ -399,12 +401,6 @@ def format_option_value(value: Quantity) -> str:
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     """Rows of a table that is shipped in this folder."""
     return read_files.packaged_rows(Path(__file__).parent / name, delimiter)
-
-
-def _option_rows(target: str) -> Sequence[Mapping[str, str]]:
-    """Return the rows of a target's option table, shipped or of another package."""
-    plugin = None if target in _shipped_tools() else target_plugins().get(target)
-    return shipped_rows(f"options/{target}.csv") if plugin is None else plugin.options
 
 
 def is_command(name: str, words: Sequence[str]) -> bool:

@@ -140,7 +140,12 @@ def _parsed_option(option: str, value: Value, line: int) -> ParsedOption:
     values = value if isinstance(value, list) else [value]
     unknown = [entry for entry in values if isinstance(entry, UnknownValue | Call)]
     texts = tuple(
-        None if isinstance(entry, UnknownValue | Call) else _value_text(entry) for entry in values
+        None
+        if isinstance(entry, UnknownValue | Call)
+        else json.dumps(entry, default=_unknown_reason)
+        if isinstance(entry, dict | list)
+        else plain_text(entry)
+        for entry in values
     )
     return ParsedOption(
         option=option,
@@ -156,12 +161,6 @@ def _unknown_reason(value: UnknownValue | Call) -> str:
     return (
         value.why if isinstance(value, UnknownValue) else f"{value.name}(...) is not a plain value"
     )
-
-
-def _value_text(value: Value) -> str:
-    if isinstance(value, dict | list):
-        return json.dumps(value, default=lambda entry: _unknown_reason(entry))
-    return plain_text(value)
 
 
 def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[ParsedCommand]:

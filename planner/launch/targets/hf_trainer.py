@@ -39,6 +39,7 @@ from planner.launch.read.hf_trainer.write_script import (
     FSDP_FILE,
     SECTION,
     adapter_notes,
+    expert_adapter_notes,
     has_adapter,
     json_file,
     nest_options,
@@ -46,7 +47,6 @@ from planner.launch.read.hf_trainer.write_script import (
     recomputes_in_fsdp,
     script_arguments,
     script_files,
-    script_notes,
     script_quantities,
     script_settings,
     yaml_file,
@@ -99,7 +99,7 @@ def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "transformers",
         script_arguments(job, settings, *fsdp_arguments),
         files=tuple(files),
-        unexpressed=script_notes(job),
+        unexpressed=expert_adapter_notes(job),
         notes=notes,
     )
 
@@ -149,7 +149,7 @@ def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "deepspeed",
         script_arguments(job, script, CommandWords(words=("--deepspeed", DEEPSPEED_FILE))),
         files=(deepspeed_file(settings), *script_files(job)),
-        unexpressed=(*script.unexpressed, *script_notes(job)),
+        unexpressed=(*script.unexpressed, *expert_adapter_notes(job)),
         notes=adapter_notes(job),
     )
 
@@ -200,7 +200,7 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         launcher="accelerate",
         launcher_arguments=(CommandWords(words=("--config_file", _ACCELERATE_FILE)),),
         files=(config, *script_files(job)),
-        unexpressed=(*script.unexpressed, *script_notes(job)),
+        unexpressed=(*script.unexpressed, *expert_adapter_notes(job)),
         notes=adapter_notes(job),
     )
 

@@ -59,14 +59,9 @@ _GPU_LIMITS = (
     *("huawei.com/Ascend910", "huawei.com/ascend-1980"),
 )
 _GPU_KINDS = (
-    "cloud.google.com/gke-accelerator",
-    "cloud.google.com/gke-tpu-accelerator",
-    "nvidia.com/gpu.product",
-    "amd.com/gpu.product-name",
-    "karpenter.k8s.aws/instance-gpu-name",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "accelerator",
+    *("cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator"),
+    *("nvidia.com/gpu.product", "amd.com/gpu.product-name", "karpenter.k8s.aws/instance-gpu-name"),
+    *("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "accelerator"),
     "gpu.nvidia.com/class",
 )
 """Labels of nodes that name their GPU, or the type of machine that has it."""
