@@ -243,31 +243,16 @@ def shape_quantities(model: ModelSpec, tensor_parallel: int) -> MutableQuantitie
     Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
     shape = shape_of(model)
-    is_latent, has_experts = bool(shape["kv_lora_rank"]), bool(shape["num_experts"])
-    heads, kv_heads = shape["num_attention_heads"], shape["num_key_value_heads"]
     dense, layers = shape["num_dense_layers"], shape["num_hidden_layers"]
-    window, biases = shape["sliding_window"], (shape["output_bias"], shape["mlp_bias"])
     multiples = [2**power for power in range(_DEFAULT_MULTIPLE.bit_length())]
     fitting = [
         multiple for multiple in multiples if model.vocab_size % (multiple * tensor_parallel) == 0
     ]
+    has_both = bool(shape["num_experts"] and dense)
     return {
         **shape,
-        "ffn_hidden_size": shape["intermediate_size"] or shape["moe_intermediate_size"],
-        "num_key_value_heads": kv_heads if kv_heads != heads and not is_latent else None,
-        "grouped_queries": kv_heads != heads and not is_latent,
-        "latent_attention": is_latent,
-        "qk_norm": shape["qk_norm"] or is_latent,
-        "norm": "LayerNorm" if shape["norm_bias"] else "RMSNorm",
-        "linear_bias": all(biases),
-        "qkv_bias": bool(shape["qkv_bias"]) and not all(biases),
         "vocabulary_multiple": max(fitting, default=1),
-        "window_left": None if window is None else window - 1,
-        "has_experts": has_experts,
-        "moe_layer_freq": f"([0]*{dense}+[1]*{layers - dense})" if has_experts and dense else None,
-        "shared_expert_gate": bool(shape["shared_expert_gate"]),
-        # With biases in all linear layers, the router has one without an option.
-        "router_bias": bool(shape["router_bias"]) and has_experts and not all(biases),
+        "moe_layer_freq": f"([0]*{dense}+[1]*{layers - dense})" if has_both else None,
     }
 
 
