@@ -8,14 +8,8 @@ from collections.abc import Callable, Iterable
 from math import gcd, prod
 
 from planner.base.software_enums import (
-    CONTEXT,
     LAYER_INPUT,
-    MLPWI,
-    MLPWO,
-    OUT_PROJ,
-    QKV_PROJ,
     TENSORS,
-    KeptTensors,
 )
 from planner.errors import LaunchError
 from planner.launch.model_shape import find_model_of_name, shape_of
@@ -149,33 +143,13 @@ def _squeeze_name(text: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", text.lower())
 
 
-_KEYS = {
-    LAYER_INPUT: ("decoder_layer_input",),
-    QKV_PROJ: ("query_proj", "key_proj", "value_proj"),
-    CONTEXT: ("context",),
-    OUT_PROJ: ("out_proj",),
-    MLPWI: ("mlpwi_0", "mlpwi_1", "mlpwi"),
-    MLPWO: ("mlpwo",),
-}
-_FUSED_KEYS = {
-    QKV_PROJ: ("qkv_proj", "kv_proj"),
-    MLPWI: ("moe_mlpwi_0", "moe_mlpwi_1"),
-    MLPWO: ("moe_mlpwo",),
-}
-KEYS = tuple(key for table in (_KEYS, _FUSED_KEYS) for keys in table.values() for key in keys)
-"""The keys of base.yml that place a tensor."""
-_SAVING_POLICIES = (
-    *("save_out_proj", "save_qkv_proj", "save_dot_except_mlp", "save_dot_except_mlpwi"),
-    *("save_dot_with_context_except_mlp", "minimal", "minimal_with_context"),
+_TENSORS = shipped_rows("models/maxtext-tensors.csv")
+KEYS = tuple(
+    key for column in ("keys", "fused_keys") for row in _TENSORS for key in row[column].split()
 )
-_OFFLOADING_POLICIES = ("qkv_proj_offloaded", "minimal_offloaded")
-_OLD_POLICIES = ("minimal_flash",)
-_NEAREST_POLICIES = {
-    "none": "minimal_with_context",
-    "selective": "minimal",
-    "feed_forward": "save_dot_with_context_except_mlp",
-}
-_NO_POLICY = ("none", "")
+"""The keys of base.yml that place a tensor."""
+_POLICIES = {row["policy"]: row for row in shipped_rows("models/maxtext-policies.csv")}
+"""Remat policies by name; ``nearest`` is the recomputation of a plan that none is closer to."""
 
 
 def policy_quantities(job: LaunchJob) -> MutableQuantities:
@@ -184,26 +158,21 @@ def policy_quantities(job: LaunchJob) -> MutableQuantities:
     saved, offloaded = (
         _split_tensors(job[name]) for name in ("saved_tensors", "offloaded_tensors")
     )
+    nearest = next((row for row in _POLICIES.values() if row["nearest"] == recompute), None)
     if "activations" in str(job["offload"]):
-        computed = (
-            saved
-            if recompute == "full"
-            else _split_tensors(KeptTensors.canonical_word(_NEAREST_POLICIES[recompute]))
-        )
-        saved, offloaded = frozenset(), computed | {LAYER_INPUT}
-    elif recompute != "full":
-        return {"remat_policy": _NEAREST_POLICIES[recompute]}
-    for policy in ("full", *_SAVING_POLICIES):
-        if not offloaded and saved - {LAYER_INPUT} == _split_tensors(
-            KeptTensors.canonical_word(policy)
-        ):
-            return {"remat_policy": policy}
-    for policy in _OFFLOADING_POLICIES:
-        if not saved and offloaded == _split_tensors(KeptTensors.canonical_word(policy)):
+        kept = saved if nearest is None else _split_tensors(nearest["saved"])
+        saved, offloaded = frozenset(), kept | {LAYER_INPUT}
+    elif nearest is not None:
+        return {"remat_policy": nearest["policy"]}
+    for policy, row in _POLICIES.items():
+        kept = saved if row["offloaded"] else saved - {LAYER_INPUT}
+        tensors = tuple(_split_tensors(row[column]) for column in ("saved", "offloaded"))
+        if row["is_written"] and (kept, offloaded) == tensors:
             return {"remat_policy": policy}
     quantities: MutableQuantities = {"remat_policy": "custom"}
+    keys = {row["tensor"]: row["keys"].split() for row in _TENSORS}
     for names, place in ((saved, "device"), (offloaded, "offload")):
-        quantities |= {f"place_{key}": place for name in names for key in _KEYS[name]}
+        quantities |= {f"place_{key}": place for name in names for key in keys[name]}
     return quantities
 
 
@@ -213,10 +182,8 @@ def read_remat_policy(reading: OptionReader) -> dict[str, str]:
     Raises LaunchError if there is no such policy, or no such place of a tensor.
     """
     policy = (reading.text("remat_policy") or "full").lower()
-    if policy in _NO_POLICY:
+    if policy == "none":
         return {"recompute": "none"}
-    if policy == "full":
-        return {"recompute": "full"}
     if policy == "custom":
         places = {key: (reading.text(key) or "").lower() for key in KEYS}
         for key, place in places.items():
@@ -226,26 +193,21 @@ def read_remat_policy(reading: OptionReader) -> dict[str, str]:
         # A tensor counts if all of its parts that the file places are in that place.
         saved, offloaded = (
             frozenset(
-                name
-                for name in TENSORS
-                if {places[key] for key in (*_KEYS[name], *_FUSED_KEYS.get(name, ()))} - {""}
+                row["tensor"]
+                for row in _TENSORS
+                if {places[key] for key in f"{row['keys']} {row['fused_keys']}".split()} - {""}
                 == {place}
             )
             for place in ("device", "offload")
         )
         return _remat_values(saved - offloaded - {LAYER_INPUT}, offloaded)
-    # Policies with quantization also save quantized operands.
-    base_policy = policy.replace("_with_context_and_quantization", "_with_context")
-    base_policy = base_policy.replace("_with_quantization", "")
-    if base_policy not in (*_SAVING_POLICIES, *_OFFLOADING_POLICIES, *_OLD_POLICIES):
-        policies = ", ".join(("full", *_SAVING_POLICIES, *_OFFLOADING_POLICIES, "custom"))
-        raise LaunchError(f"{reading.position}: remat_policy {policy} is not one of {policies}.")
-    tensors = _split_tensors(KeptTensors.canonical_word(base_policy))
-    return (
-        _remat_values(frozenset(), tensors)
-        if base_policy in _OFFLOADING_POLICIES
-        else _remat_values(tensors, frozenset())
-    )
+    row = _POLICIES.get(policy)
+    if row is None:
+        policies = ", ".join(name for name, row in _POLICIES.items() if row["is_written"])
+        raise LaunchError(
+            f"{reading.position}: remat_policy {policy} is not one of {policies}, custom."
+        )
+    return _remat_values(*(_split_tensors(row[column]) for column in ("saved", "offloaded")))
 
 
 def _remat_values(saved: Iterable[str], offloaded: Iterable[str]) -> dict[str, str]:
@@ -254,7 +216,7 @@ def _remat_values(saved: Iterable[str], offloaded: Iterable[str]) -> dict[str, s
 
 
 def _split_tensors(text: object) -> frozenset[str]:
-    return frozenset(str(text).split("+")) - {"none"}
+    return frozenset(filter(None, str(text).split("+"))) - {"none"}
 
 
 def _join_tensors(names: Iterable[str]) -> str:
