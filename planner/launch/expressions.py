@@ -19,11 +19,12 @@ is loaded:
     positive multiple of ``b`` nearest to ``a``; ``ends(text, 'a', 'b')`` is
     true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
     ``last('a.b.C')`` is ``C``, ``words('[a, b]')`` is ``a b``
-``number amount text name joined modules flag has lists count unknown before``
+``number amount text name joined modules flag on has lists count unknown before``
     functions of options, in readers only: the first option with a positive whole number, with a
     number, with a text (in lower case), with a text as written; all texts of the first set option
     in lower case with blanks between, ``none`` too; such texts as the modules that get adapters;
-    whether the first set option is on (``flag('a', default=true)``); whether one is set (names may
+    whether the first set option is on (``flag('a', default=true)``); whether any of them is on, or
+    set to what is not readable; whether one is set (names may
     end with ``*``); the first of some words that the options of a name with ``*`` have
     (``lists('layers*', 'mamba', 'rwkv')``); how many values an option has; whether the value of
     one of them is not readable; whether the file names a release before another (``before('0.8')``)
@@ -88,8 +89,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "words": lambda text: " ".join(re.findall(r"[^][,\s'\"]+", str(text or ""))) or None,
 }
 OPTION_FUNCTIONS = (
-    *("number", "amount", "text", "name", "joined", "modules", "flag", "has", "lists", "count"),
-    *("unknown", "before"),
+    *("number", "amount", "text", "name", "joined", "modules", "flag", "on", "has", "lists"),
+    *("count", "unknown", "before"),
 )
 """Functions of options, which a reader has."""
 _KEYWORD = "default"

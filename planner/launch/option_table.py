@@ -23,11 +23,12 @@ A row of ``options/<target>.csv``:
     ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``set``: also if
     one does; ``size``: as ``read``, for a size of the model; ``write``: the parameter or
     quantity is ``text`` of the plan;
-    ``required``: it is missing in the file if no row sets it; ``noted``, ``refused``: the user gets
-    ``note``, or an error with it, if ``text`` is true for the file; ``impossible``: an error with
-    it, for a plan; ``unexpressed``, ``advice``: a note that the target cannot express ``text`` of
-    the parameter, or that the user decides it; ``user``: the user sets the option by the shell
-    variable ``parameter``, whose default is ``text``; without a variable the option has that text
+    ``fallback``: ``text`` is tried if the value does not fit; ``required``: it is missing in the
+    file if no row sets it; ``noted``, ``refused``: the user gets ``note``, or an error with it, if
+    ``text`` is true for the file; ``impossible``: an error with it, for a plan; ``unexpressed``,
+    ``advice``: a note that the target cannot express ``text`` of the parameter, or that the user
+    decides it; ``user``: the user sets the option by the shell variable ``parameter``, whose
+    default is ``text``; without a variable the option has that text
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
@@ -91,6 +92,7 @@ class OptionRole(StrEnum):
     SET = "set"
     SIZE = "size"
     WRITE = "write"
+    FALLBACK = "fallback"
     REQUIRED = "required"
     NOTED = "noted"
     REFUSED = "refused"
@@ -103,7 +105,7 @@ class OptionRole(StrEnum):
 EXPRESSION_ROLES = (
     *(OptionRole.READ, OptionRole.SET, OptionRole.SIZE, OptionRole.WRITE),
     *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED, OptionRole.IMPOSSIBLE),
-    *(OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
+    *(OptionRole.FALLBACK, OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
 )
 """Roles of rows whose ``value`` and ``text`` are expressions."""
 _OTHER_ROLES = (
@@ -236,9 +238,11 @@ class OptionTable:
     @cache
     def load(cls, target: str) -> OptionTable:
         """Load the option table of a program, with the rows of the tables that it extends."""
+        plugin = None if target in _shipped_tools() else target_plugins().get(target)
+        table = shipped_rows(f"options/{target}.csv") if plugin is None else plugin.options
         all_rows = [
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
-            for row in _option_rows(target)
+            for row in table
         ]
         parameters = {row.parameter for row in all_rows if row.role not in EXPRESSION_ROLES}
         expressions = tuple(
@@ -397,12 +401,6 @@ def format_option_value(value: Quantity) -> str:
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     """Rows of a table that is shipped in this folder."""
     return read_files.packaged_rows(Path(__file__).parent / name, delimiter)
-
-
-def _option_rows(target: str) -> Sequence[Mapping[str, str]]:
-    """Return the rows of a target's option table, shipped or of another package."""
-    plugin = None if target in _shipped_tools() else target_plugins().get(target)
-    return shipped_rows(f"options/{target}.csv") if plugin is None else plugin.options
 
 
 def is_command(name: str, words: Sequence[str]) -> bool:

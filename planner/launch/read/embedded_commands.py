@@ -15,6 +15,7 @@ from planner.documents.code_blocks import blocks_of, cells_of, program_and_shell
 from planner.documents.python_calls import Call, parse_calls
 from planner.documents.shell.edits import LARGEST
 from planner.errors import LaunchError
+from planner.launch.option_table import option_aliases
 from planner.launch.read.parsed_launch import (
     ParsedCommand,
 )
@@ -119,14 +120,6 @@ def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
             yield replace(command, text=code, resources=resources, options=options)
 
 
-_BENTO_OPTIONS = {
-    "tp": "--tensor-parallel-size",
-    "dp": "--data-parallel-size",
-    "max_model_len": "--max-model-len",
-    "kv_cache_dtype": "--kv-cache-dtype",
-}
-
-
 def _parse_bento(path: Path) -> Iterator[ParsedCommand]:
     """Yield the vLLM command of a BentoML service by the arguments in its ``pyproject.toml``.
 
@@ -139,7 +132,7 @@ def _parse_bento(path: Path) -> Iterator[ParsedCommand]:
         words = ["vllm", "serve", arguments["model_id"]]
     except (LaunchError, KeyError, TypeError):
         return
-    for name, option in _BENTO_OPTIONS.items():
+    for name, option in option_aliases("bentoml").items():
         words += [option, str(arguments[name])] if arguments.get(name) else []
     words += map(str, arguments.get("cli_args") or ())
     for command in parse_script(path, shlex.join(words)):

@@ -61,9 +61,9 @@ def apply_read_rows(
     resources = reading.command.resources
     quantities |= {_LAUNCHER_GPUS: total_gpus(resources)}
     quantities |= {_LAUNCHER_NODES: parse_int(resources.num_nodes)}
-    words = [text for word in reading.command.positional for text in word.texts if text]
     # Some launchers take the module as an option.
-    quantities.setdefault(_PROGRAM, " ".join((*words, reading.text("--module") or "")).strip())
+    words = (*reading.command.words, reading.text("--module") or "")
+    quantities.setdefault(_PROGRAM, " ".join(words).strip())
     sizes = {} if sizes is None else sizes
 
     def lookup(name: str) -> ExpressionValue:
@@ -90,7 +90,7 @@ def apply_read_rows(
             if row.parameter in terms
             else quantities
         )
-        replaces = row.role is OptionRole.SET
+        replaces = row.role in (OptionRole.SET, OptionRole.FALLBACK)
         if row.parameter and values.get(row.parameter) is not None and not replaces:
             continue
         value = row.expression.evaluate(lookup, functions)
@@ -110,6 +110,8 @@ def apply_read_rows(
                     settings.defaults.pop(row.parameter, None)
                 if row.note:
                     settings.defaults[row.parameter] = _fill(row.note, lookup)
+        elif row.role is OptionRole.FALLBACK:
+            settings.fallbacks[row.parameter] = value, _fill(row.note, lookup)
         elif row.role is OptionRole.NOTED and value:
             settings.notes.append(_fill(row.note, lookup))
         elif row.role is OptionRole.REFUSED and value:
@@ -256,6 +258,7 @@ def _fill(note: str, lookup: ValueLookup) -> str:
     return _NAME_IN_BRACES.sub(text_of, note)
 
 
+_OFF = ("false", "0", "none")
 _NAME_IN_BRACES = re.compile(r"\{([\w.]+)(?::([,g]))?\}")
 
 
@@ -269,6 +272,10 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
     def name(*options: str) -> str | None:
         texts = (reading.text(option) for option in options if option_text(reading, option))
         return next(texts, None)
+
+    def on(*options: str) -> bool:
+        parsed = filter(None, map(reading.command.options.get, options))
+        return any((option.joined or "").lower() not in _OFF for option in parsed)
 
     def has(*patterns: str) -> bool:
         names = reading.command.options
@@ -303,6 +310,7 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         "joined": joined,
         "modules": modules,
         "flag": lambda *options, default=False: flag(reading, *options, default=default),
+        "on": on,
         "has": has,
         "lists": lists,
         "count": count,

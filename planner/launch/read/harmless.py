@@ -37,7 +37,7 @@ def harmless_reason(
     ''
     """
     name, value = _normalized(option, texts)
-    for reason, pattern, values in _table(_family_of(workloads)):
+    for reason, pattern, values in _table("train" if "train" in workloads else "serve"):
         if pattern.fullmatch(name) and (not values or value in values):
             return reason
     is_default = default.lower() in _OFF if value in _OFF else default.lower() == value
@@ -51,10 +51,6 @@ def has_harmless_name(option: str, texts: Sequence[str | None], workloads: Seque
         pattern.fullmatch(name) and (not values or value in values)
         for _, pattern, values in _table("unknown")
     )
-
-
-def _family_of(workloads: Sequence[str]) -> str:
-    return "train" if "train" in workloads else "serve"
 
 
 def _normalized(option: str, texts: Sequence[str | None]) -> tuple[str, str]:

@@ -38,7 +38,7 @@ from planner.question.parse_values import LARGEST, format_input, parse_value
 from planner.question.request import PlanRequest, Request
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
-from planner.specs.quantization import CheckpointName, checkpoint_of, nearest_model
+from planner.specs.quantization import checkpoint_of, nearest_model
 from planner.specs.spec_paths import SpecKind, aliased
 from planner.workloads.build_request import OptionNamer, make_request
 from planner.workloads.registry import workload_of
@@ -47,17 +47,8 @@ _REQUIRED_TERMS = terms_about("required")
 _GPU_TERMS = ("gpu", "cluster")
 _FOLDERS = (
     *("/", "./", "../", "~", "$"),
-    *(
-        "output",
-        "ckpt",
-        "checkpoint",
-        "models/",
-        "saves/",
-        "results/",
-        "runs/",
-        "exp/",
-        "work_dirs",
-    ),
+    *("output", "ckpt", "checkpoint", "models/", "saves/", "results/", "runs/", "exp/"),
+    "work_dirs",
 )
 _PLACEHOLDER = re.compile(
     r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)|\S.* https?://.*"
@@ -466,45 +457,35 @@ def _name_model(
     name = str(values.get("model", ""))  # /path/to/Qwen3-8B names a model
     if _PLACEHOLDER.fullmatch(name) and checkpoint_of(name, specs).model is None:
         notes.append(f"{values.pop('model')} is a placeholder.")
-    checkpoint = _parse_checkpoint(values.get("model"), specs)
-    if checkpoint is None:
+    if "model" not in values:
         return notes
+    name = str(values["model"])
+    checkpoint = checkpoint_of(name, specs)
+    is_known = checkpoint.model == name or aliased(SpecKind.MODELS, name, specs) is not None
+    if is_known or os.path.exists(name):
+        return notes
+    from planner.specs.hugging_face import cached_config, is_repository
+
     if checkpoint.model is not None and "model" in answers.values:
-        notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
+        notes.append(f"{name} is read as {checkpoint.model}, by its name.")
         values["model"] = checkpoint.model
-    elif (similar := _similar_model(str(values["model"]), specs)) and "model" in answers.values:
+    elif (
+        not (is_repository(name) and cached_config(name))
+        and (similar := nearest_model(name, specs))
+        and "model" in answers.values
+    ):
         notes.append(
-            f"{values['model']} is assumed to have the sizes of {similar}, by its name. Pass the "
+            f"{name} is assumed to have the sizes of {similar}, by its name. Pass the "
             "path of its config.json if they differ."
         )
         values["model"] = similar
-    elif str(values["model"]).startswith(_FOLDERS) or not _names_repository(str(values["model"])):
+    elif name.startswith(_FOLDERS) or not (
+        is_repository(name) or name.endswith((".json", ".toml"))
+    ):
         notes.append(f"Unknown model {values.pop('model')}.")
     if checkpoint.quantization and "quantization" in answers.defaults:
         values["quantization"] = checkpoint.quantization
     return notes
-
-
-def _parse_checkpoint(name: object, specs: Path | None) -> CheckpointName | None:
-    """Return model and quantization from a checkpoint's name; None for a known model or a path."""
-    if name is None or os.path.exists(str(name)) or aliased(SpecKind.MODELS, str(name), specs):
-        return None
-    checkpoint = checkpoint_of(str(name), specs)
-    return None if checkpoint.model == str(name) else checkpoint
-
-
-def _names_repository(name: str) -> bool:
-    """Whether a name without a folder is that of a known model, a repository or a file."""
-    from planner.specs.hugging_face import is_repository
-
-    return is_repository(name) or name.endswith((".json", ".toml"))
-
-
-def _similar_model(name: str, specs: Path | None) -> str | None:
-    """The shipped base model of a repository, by its name; None if its config is cached."""
-    from planner.specs.hugging_face import cached_config, is_repository
-
-    return None if is_repository(name) and cached_config(name) else nearest_model(name, specs)
 
 
 def _full_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> dict[str, object]:

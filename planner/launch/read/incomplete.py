@@ -75,8 +75,7 @@ def _unseen_defaults(launch: ImportedLaunch) -> Iterator[str]:
     A program with options of the Trainer has its defaults; another may have any.
     """
     command = launch.command
-    programs = [text for option in command.positional for text in option.texts if text]
-    program = next((text for text in programs if text.endswith(".py")), None)
+    program = next((text for text in command.words if text.endswith(".py")), None)
     options = {*command.options, *(option.option for option in command.unknown)}
     names = {option.lstrip("-").replace("-", "_") for option in options}
     is_open = "micro_batch_size" in launch.defaults and not names & _OF_TRAINER

@@ -83,10 +83,8 @@ def refuse_unknown_training(
         is_harmless = not _TRAINING_OPTION.search(name) or bool(_HARMLESS_PART.search(name))
         if line.status is not Status.UNKNOWN or is_off or is_harmless:
             continue
-        command_words = [text for word in command.positional[:3] if (text := word.single)]
-        program = next(
-            (word for word in command_words if word not in ("accelerate", "launch")), None
-        )
+        starters = ("accelerate", "launch")
+        program = next((word for word in command.words[:3] if word not in starters), None)
         raise LaunchError(
             f"{command.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
             f"is trained, but {target.tool} has no such option. Leave it out to predict the rest, "

@@ -13,7 +13,7 @@ from planner.documents.shell import HereDocument, Script, Word
 from planner.documents.shell.edits import ParsedOption, Span, implied_option
 from planner.documents.yaml_tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError
-from planner.launch.option_table import ParserOption, ParserOptions
+from planner.launch.option_table import ParserOption, ParserOptions, option_aliases
 from planner.launch.read.parsed_launch import ParsedCommand
 from planner.launch.read.removed import name_removed_program
 from planner.launch.targets import readers
@@ -181,22 +181,8 @@ def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 _MODEL = "model_name_or_path"
-_OTHER_NAMES = {
-    "max_len": "max_length",
-    "micro_train_batch_size": "per_device_train_batch_size",
-}
+_OTHER_NAMES = {"max_len": "max_length", "micro_train_batch_size": "per_device_train_batch_size"}
 """Keys of OpenRLHF, which documents of other programs have, too."""
-_NESTED_NAMES = {
-    **dict.fromkeys(("r", "rank", "lora_rank"), "lora_r"),
-    "alpha": "lora_alpha",
-    "dropout": "lora_dropout",
-    "double_quant": "use_bnb_nested_quant",
-    **dict.fromkeys(("base_model", "model_id", "model_name", "name_or_path"), _MODEL),
-    **_OTHER_NAMES,
-    "max_seq_len": "max_seq_length",
-    "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
-}
-"""Keys in sections of programs' own documents, as options of Hugging Face's Trainer."""
 _OF_ADAPTERS = ("r", "rank", "alpha", "dropout")
 _OF_TRAINER = "per_device_train_batch_size"
 
@@ -204,11 +190,12 @@ _OF_TRAINER = "per_device_train_batch_size"
 def _nested_training(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
     """Return the options of the Trainer in the sections of a document; empty without any."""
     flat: dict[str, ParsedOption] = {}
+    names = {**option_aliases("trainer section"), **_OTHER_NAMES}
     for path, option in options.items():
         name = path.rpartition(".")[2]
         if name in _OF_ADAPTERS and "lora" not in path.lower():
             continue
-        name, spans = _NESTED_NAMES.get(name, name), (None,) * len(option.texts)
+        name, spans = names.get(name, name), (None,) * len(option.texts)
         option = replace(option, option=name, spans=spans, full_span=None)
         if flat.setdefault(name, option).texts != option.texts:
             reason = f"{name} has several values in sections of the file"

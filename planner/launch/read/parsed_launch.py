@@ -85,6 +85,11 @@ class ParsedCommand:
     search_folders: tuple[str, ...] = ()
     release: str = ""
 
+    @property
+    def words(self) -> list[str]:
+        """The positional words that are readable."""
+        return [text for word in self.positional for text in word.texts if text]
+
 
 @record(kw_only=True)
 class LaunchSettings:

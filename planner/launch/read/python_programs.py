@@ -57,14 +57,6 @@ _ENGINE_KEYS = {
 """Keys of mappings with a model that are the options of an engine."""
 _MODEL_ARGUMENT = {"vllm": "model", "sglang": "model_path", "tensorrt_llm": "model"}
 _ARGUMENT_CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")
-_TRAINERS = {
-    "SFTTrainer": "sft",
-    "DPOTrainer": "dpo",
-    "ORPOTrainer": "orpo",
-    "KTOTrainer": "kto",
-    "RewardTrainer": "reward",
-    "CPOTrainer": "cpo",
-}
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
 _LOADING_KEYWORDS = (
     *("torch_dtype", "dtype", "attn_implementation", "use_flash_attention_2"),
@@ -148,7 +140,12 @@ def _parsed_option(option: str, value: Value, line: int) -> ParsedOption:
     values = value if isinstance(value, list) else [value]
     unknown = [entry for entry in values if isinstance(entry, UnknownValue | Call)]
     texts = tuple(
-        None if isinstance(entry, UnknownValue | Call) else _value_text(entry) for entry in values
+        None
+        if isinstance(entry, UnknownValue | Call)
+        else json.dumps(entry, default=_unknown_reason)
+        if isinstance(entry, dict | list)
+        else plain_text(entry)
+        for entry in values
     )
     return ParsedOption(
         option=option,
@@ -164,12 +161,6 @@ def _unknown_reason(value: UnknownValue | Call) -> str:
     return (
         value.why if isinstance(value, UnknownValue) else f"{value.name}(...) is not a plain value"
     )
-
-
-def _value_text(value: Value) -> str:
-    if isinstance(value, dict | list):
-        return json.dumps(value, default=lambda entry: _unknown_reason(entry))
-    return plain_text(value)
 
 
 def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[ParsedCommand]:
@@ -373,9 +364,10 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
     is_unsloth = any(call.ends(*_unsloth_methods("from_pretrained")) for call in calls)
     options = _CallOptions(target=target_of("transformers"))
     class_name = call.name.rpartition(".")[2]
-    trainers = [call for call in calls if call.ends(*_TRAINERS)]
+    trainer_classes = option_aliases("trainer class")
+    trainers = [call for call in calls if call.ends(*trainer_classes)]
     objective = option_aliases("trl").get(class_name) or next(
-        (_TRAINERS[trainer.name.rpartition(".")[2]] for trainer in trainers), "sft"
+        (trainer_classes[trainer.name.rpartition(".")[2]] for trainer in trainers), "sft"
     )
     for key, value in call.keywords.items():
         line = call.lines.get(key, call.line)

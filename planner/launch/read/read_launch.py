@@ -154,16 +154,6 @@ def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:
     yield from parse_script(path, text)
 
 
-def _explain_no_launch(path: Path, text: str) -> str:
-    """Return the error message for a file that starts nothing supported.
-
-    It names the kind of file, if that is known, and ends with a command that gets an answer.
-    """
-    return _recognized(path, text) or (
-        f"{_explain_by_format(path, text)} {suggest_command(path, text)}"
-    )
-
-
 _COMMENT_LINE = re.compile(r"(?m)^[ \t]*#(?!!)[^\n]*$")
 
 
@@ -327,7 +317,8 @@ def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedComma
     elif not commands and is_chart:
         raise LaunchError(f"{path}: {RENDER_HINT}")
     if not commands:
-        raise LaunchError(_explain_no_launch(path, text))
+        explanation = f"{_explain_by_format(path, text)} {suggest_command(path, text)}"
+        raise LaunchError(_recognized(path, text) or explanation)
     return commands
 
 

@@ -416,23 +416,17 @@ def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
         for read_containers in (nested_containers, engine_mappings):
             containers = (*read_containers(text, path.name),)
             commands = commands or [*_parse_container_commands(path, text, containers)]
-        commands = commands or [*_parse_mounted_programs(path, text)]
-    notes = () if is_toml or not commands else tuple(_repeated_keys(path, text))
+    if not commands and not is_toml:  # Python programs in ConfigMaps, such as of Ray Serve
+        for name, file in config_maps(text, path.name).items():
+            if name.endswith(PYTHON_SUFFIX):
+                calls = parse_calls(file.text, name)
+                commands += servers_of_program(calls, text, path.name)
+    notes = [
+        f"{key} is set in line {first} and again in line {again}, which is used."
+        for tree in (() if is_toml or not commands else read_trees(text, path.name))
+        for key, first, again in tree.root.repeated
+    ]
     yield from (replace(command, notes=(*command.notes, *notes)) for command in commands)
-
-
-def _repeated_keys(path: Path, text: str) -> Iterator[str]:
-    """Yield a note for each key that a mapping of the text has twice."""
-    for tree in read_trees(text, path.name):
-        for key, first, again in tree.root.repeated:
-            yield f"{key} is set in line {first} and again in line {again}, which is used."
-
-
-def _parse_mounted_programs(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Yield what the Python programs in the ConfigMaps of a text start, such as of Ray Serve."""
-    for name, file in config_maps(text, path.name).items():
-        if name.endswith(PYTHON_SUFFIX):
-            yield from servers_of_program(parse_calls(file.text, name), text, path.name)
 
 
 def _parse_argument_list(path: Path, script: Script) -> Iterator[ParsedCommand]:

@@ -92,6 +92,11 @@ class ServerSettings(SettingsBuilder):
         number = parse_size(text)
         return number or 1
 
+    @property
+    def model(self) -> ModelSpec | None:
+        """The shipped model that its name means; None if unknown."""
+        return find_model_by_name(str(self.values.get("model") or ""))
+
     def set_gpus(self, server_gpus: int) -> None:
         """Set ``num_gpus``: the total of the launcher, else the GPUs of one server.
 

@@ -4,7 +4,9 @@ Also reads whole reinforcement-learning steps of TRL's and ms-swift's GRPO and R
 
 Source: huggingface/trl at f2cd577, ``trl/trainer/grpo_config.py``, ``rloo_config.py`` (names,
 defaults, size of a generation), ``grpo_trainer.py`` (slots of its engine, log-probabilities) and
-``scripts/vllm_serve.py``; modelscope/ms-swift, ``swift/rlhf_trainers/args_mixin.py`` and
+``scripts/vllm_serve.py``; that sizes of DeepSpeed Ulysses multiply to all GPUs:
+huggingface/accelerate 1.15.0, ``docs/source/concept_guides/sequence_parallelism.md`` and
+``utils/dataclasses.py``; modelscope/ms-swift, ``swift/rlhf_trainers/args_mixin.py`` and
 ``swift/arguments/rlhf_args.py``, which extends TRL's trainer.
 """
 
@@ -13,10 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from planner.documents.shell.edits import implied_option
-from planner.documents.yaml_writer import yaml_text
 from planner.launch.option_table import (
     MutableQuantities,
     OptionRole,
@@ -37,6 +39,7 @@ from planner.launch.read.hf_trainer.write_script import (
     FSDP_FILE,
     SECTION,
     adapter_notes,
+    expert_adapter_notes,
     has_adapter,
     json_file,
     nest_options,
@@ -44,9 +47,9 @@ from planner.launch.read.hf_trainer.write_script import (
     recomputes_in_fsdp,
     script_arguments,
     script_files,
-    script_notes,
     script_quantities,
     script_settings,
+    yaml_file,
 )
 from planner.launch.read.parsed_launch import (
     OptionReader,
@@ -96,7 +99,7 @@ def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "transformers",
         script_arguments(job, settings, *fsdp_arguments),
         files=tuple(files),
-        unexpressed=script_notes(job),
+        unexpressed=expert_adapter_notes(job),
         notes=notes,
     )
 
@@ -124,11 +127,6 @@ DEEPSPEED_FILE = "ds_config.json"
 _WRITTEN = ("bf16", "fp16", "fp32")
 
 
-def _deepspeed_quantities(job: LaunchJob) -> Quantities:
-    """Return None for what the script sets instead of ``ds_config.json``."""
-    return _without_script_parameters(job, "deepspeed")
-
-
 def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
     """The file ``ds_config.json`` with the options of the table."""
     document = nest_options({option.option: option.text for option in settings.options})
@@ -151,7 +149,7 @@ def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "deepspeed",
         script_arguments(job, script, CommandWords(words=("--deepspeed", DEEPSPEED_FILE))),
         files=(deepspeed_file(settings), *script_files(job)),
-        unexpressed=(*script.unexpressed, *script_notes(job)),
+        unexpressed=(*script.unexpressed, *expert_adapter_notes(job)),
         notes=adapter_notes(job),
     )
 
@@ -167,7 +165,7 @@ def _starts_deepspeed(words: Sequence[str]) -> bool:
 
 DEEPSPEED = LaunchTarget.of(
     "deepspeed",
-    quantities=_deepspeed_quantities,
+    quantities=partial(_without_script_parameters, target="deepspeed"),
     draft=_deepspeed_draft,
     answers=read_settings,
     starts=_starts_deepspeed,
@@ -178,19 +176,6 @@ DEEPSPEED = LaunchTarget.of(
 
 _ACCELERATE_FILE = "accelerate.yaml"
 _UNKNOWN_PRECISIONS = ("fp4", "int8", "tf32")
-
-
-def _accelerate_quantities(job: LaunchJob) -> Quantities:
-    """Return None for what the script sets.
-
-    The sizes of DeepSpeed Ulysses multiply to all GPUs [1]_.
-
-    References
-    ----------
-    .. [1] huggingface/accelerate 1.15.0, ``docs/source/concept_guides/sequence_parallelism.md`` and
-       ``utils/dataclasses.py``, ``DeepSpeedSequenceParallelConfig``.
-    """
-    return _without_script_parameters(job, "accelerate")
 
 
 def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -207,13 +192,7 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         offload=offloaded_activations(job),
         quantized_storage="bfloat16" if is_fsdp and job["adapter"] == "qlora" else None,
     )
-    notes = {option.option: option.note for option in settings.options if option.note}
-    text = yaml_text(
-        nest_options({option.option: option.text for option in settings.options}), notes
-    )
-    config = LaunchOutputFile(
-        name=_ACCELERATE_FILE, text=text, meaning="how accelerate starts and shards"
-    )
+    config = yaml_file(_ACCELERATE_FILE, settings, "how accelerate starts and shards")
     return training_draft(
         job,
         "accelerate",
@@ -221,14 +200,14 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         launcher="accelerate",
         launcher_arguments=(CommandWords(words=("--config_file", _ACCELERATE_FILE)),),
         files=(config, *script_files(job)),
-        unexpressed=(*script.unexpressed, *script_notes(job)),
+        unexpressed=(*script.unexpressed, *expert_adapter_notes(job)),
         notes=adapter_notes(job),
     )
 
 
 ACCELERATE = LaunchTarget.of(
     "accelerate",
-    quantities=_accelerate_quantities,
+    quantities=partial(_without_script_parameters, target="accelerate"),
     draft=_accelerate_draft,
     answers=read_settings,
     honoured=split_by_precedence,
@@ -292,9 +271,8 @@ def _server_gpus(reading: OptionReader) -> int | None:
 
 def _step_facts(reading: OptionReader) -> MutableQuantities:
     """The GPUs of the server that generates, whether the file starts it, and by which program."""
-    words = [argument.single or "" for argument in reading.command.positional]
     return {
-        "is_swift": starts_swift(words),
+        "is_swift": starts_swift(reading.command.words),
         "server_gpus": _server_gpus(reading),
         "has_server": _SERVER.search(reading.command.text) is not None,
     }

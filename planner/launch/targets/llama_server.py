@@ -7,11 +7,11 @@ import re
 from planner.base.enums import Quantization
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, option_aliases
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import ONGOING, LaunchSettings, OptionReader
 from planner.launch.read.serving_reader import (
     DraftSettings,
     ServerSettings,
-    find_model_by_name,
     parse_size,
     set_drafts,
     with_variables,
@@ -29,17 +29,10 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 from planner.specs.serving_workload import DraftMethod
 
-_SINGLE_REQUEST_TOOLS = ("llama-cli", "llama-bench", "llama-batched-bench")
-_BATCH = 2048
 # common/arg.cpp, --fit: weights that the GPUs have no room for stay in host memory.
 _HOST_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _DRAFTS = 3  # common/arg.cpp, --spec-draft-n-max
 _TABLE = OptionTable.load("llama-server")
-# Weight types in names of GGUF files that are not GGUF's own.
-_OTHER_TYPES = {
-    "mxfp4": "mxfp4", "mxfp4_moe": "mxfp4", "bf16": "w16a16", "f16": "w16a16", "fp16": "w16a16",
-    "f32": "w16a16",
-}  # fmt: skip
 _TYPE = re.compile(r"(?i)[-_.](mxfp4(?:_moe)?|bf16|f16|fp16|f32|i?q[1-8](?:_[a-z0-9]+)*)$")
 _ALL_EXPERTS = re.compile(r"[\\.*]*(?:ffn_)?[\w\\.*|()]*exps[\w\\.*]*=CPU")
 _PART_SUFFIX = re.compile(r"-0*\d+-of-0*\d+$")
@@ -49,31 +42,17 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     """Read the settings of a llama.cpp server; its batch is the number of slots."""
     server = ServerSettings(reading=with_variables(reading, option_aliases("llama.cpp"), _TABLE))
     reading = server.reading
-    server.values["engine"] = "llama.cpp"
     _set_model(server)
-    _set_gpus(server)
-    server.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
-    server.copy_values("kv_cache")
-    slot_limits = (parse_size(reading.value("concurrency")), parse_size(reading.text(ONGOING)))
-    words = [argument.single or "" for argument in reading.command.positional[:1]]
-    program = "".join(words).rpartition("/")[2]
-    if slots := min(filter(None, slot_limits), default=0):
-        server.values["concurrency"] = slots
-    elif program in _SINGLE_REQUEST_TOOLS:
-        server.assume("concurrency", 1, f"{program} computes one request at a time")
-    else:
-        server.assume("concurrency", *_TABLE.default("concurrency", None, 0.0))
-    _set_step_tokens(server)
     _set_weight_offload(server)
-    context = parse_size(reading.value("context_size"))
-    if context:
-        tokens_per_slot = context // max(int(server.values["concurrency"]), 1)
-        server.values["max_model_len"] = tokens_per_slot or None
-        hint = "" if reading.command.benchmark_load else "; give --input-tokens and --output-tokens"
-        server.notes.append(
-            f"The slots share {context:,} tokens of context: {tokens_per_slot:,} for prompt and "
-            f"answer of each{hint}."
-        )
+    server.copy_values("kv_cache")
+    server.quantities |= {
+        "visible_gpus": _visible_devices(reading),
+        "slots": parse_size(reading.value("concurrency")),
+        "most_requests": parse_size(reading.text(ONGOING)),
+        "tool": "".join(reading.command.words[:1]).rpartition("/")[2],
+        "has_load": bool(reading.command.benchmark_load),
+    }
+    apply_read_rows(reading, _TABLE, server, server.quantities, "inference")
     _set_drafts(server)
     server.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
     return server.build_for_workload("inference")
@@ -94,12 +73,13 @@ def _set_model(server: ServerSettings) -> None:
     stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
     stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
     server.values["model"] = checkpoint_of(stem).model or stem
-    quantization = _OTHER_TYPES.get(weight_type.lower()) or gguf_word(weight_type.lower())
+    other_types = option_aliases("gguf type")  # of weights, that are not GGUF's own
+    quantization = other_types.get(weight_type.lower()) or gguf_word(weight_type.lower())
     if quantization is None:
         server.assume("quantization", "w4a16", "4 bit; the file's name does not give the type")
         server.assume("expert_quantization", "w4a16", "as the other matrices")
         return
-    is_exact = weight_type.lower() in (*_OTHER_TYPES, quantization)
+    is_exact = weight_type.lower() in (*other_types, quantization)
     reason = f"the file's name has {weight_type}" + (
         "" if is_exact else ", whose nearest type this is"
     )
@@ -107,18 +87,6 @@ def _set_model(server: ServerSettings) -> None:
     dense = Quantization.Q8_0.word if quantization == Quantization.MXFP4.word else quantization
     server.assume("quantization", dense, reason)
     server.assume("expert_quantization", quantization, reason)
-
-
-def _set_gpus(server: ServerSettings) -> None:
-    """Set the GPUs, and whether they split matrices (tensor) or layers (pipeline)."""
-    reading = server.reading
-    split = reading.value("split") or "layer"
-    num_gpus = 1 if split == "none" else _visible_devices(reading)
-    server.values.update(
-        tensor_parallel=num_gpus if num_gpus and split in ("row", "tensor") else 1,
-        pipeline_parallel=num_gpus if num_gpus and split == "layer" else 1,
-    )
-    server.set("num_gpus", num_gpus or None)
 
 
 def _visible_devices(reading: OptionReader) -> int | None:
@@ -134,24 +102,10 @@ def _visible_devices(reading: OptionReader) -> int | None:
     return parse_size(gpus.texts[0]) if gpus is not None and gpus.texts else None
 
 
-def _set_step_tokens(server: ServerSettings) -> None:
-    """Set the tokens of a step: the micro-batch size, at most the batch size; else the default."""
-    reading = server.reading
-    step_tokens, batch = (
-        parse_size(reading.text("--ubatch-size")),
-        parse_size(reading.text("--batch-size")),
-    )
-    if step_tokens is None:
-        step_tokens, reason = _TABLE.default("max_num_batched_tokens", None, 0.0)
-        server.assume("max_num_batched_tokens", min(step_tokens, batch or step_tokens), reason)
-    else:
-        server.values["max_num_batched_tokens"] = min(step_tokens, batch or _BATCH)
-
-
 def _set_weight_offload(server: ServerSettings) -> None:
     """Set the fraction of weights in host memory, from the number of layers on the GPU."""
     reading = server.reading
-    model = find_model_by_name(str(server.values.get("model") or ""))
+    model = server.model
     gpu_layers = parse_size(reading.value("layers_on_gpu"))
     server.values["weight_offload"] = 0.0
     if gpu_layers is not None and model is not None:
@@ -170,9 +124,8 @@ def _set_drafts(server: ServerSettings) -> None:
     number = parse_size(reading.value("drafts"))
     kinds = (reading.text("--spec-type") or "").split(",")
     if any(kind.endswith("mtp") for kind in kinds):
-        model = find_model_by_name(str(server.values.get("model") or ""))
         drafting = DraftSettings(number=number or _DRAFTS, method=str(DraftMethod.MTP))
-        set_drafts(server, drafting, model)
+        set_drafts(server, drafting, server.model)
     elif number and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
         server.values["draft_tokens"] = number
 
@@ -262,10 +215,7 @@ def _model_variable(worker: ServerGroup, _: str | None) -> ShellVariable:
 def _process(server: ServerCommand) -> Process:
     """Build the llama-server process, with a draft model if the plan drafts tokens."""
     job = server.worker.job
-    arguments = [
-        *server.start,
-        *server.options,
-    ]
+    arguments = [*server.start, *server.options]
     if job["draft_tokens"]:
         draft_spec = load_draft_model(job)  # GGUF files have no names that are known
         meaning = (

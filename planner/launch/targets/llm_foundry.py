@@ -51,8 +51,7 @@ def _add_unlisted_settings(
 
 def _config_file(command: ParsedCommand) -> ParsedCommand | None:
     """The configuration that a command names; None if it is missing."""
-    files = (command.files.get(file.single or "") for file in command.positional)
-    return next((file for file in files if file is not None), None)
+    return next(filter(None, map(command.files.get, command.words)), None)
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
@@ -64,8 +63,8 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 def _model_of_config_name(reading: OptionReader) -> str | None:
     """The model in the name of a missing configuration; None if there is none."""
-    names = (argument.single or "" for argument in reading.command.positional)
-    stems = (PurePath(name).stem for name in names if name.endswith((".yaml", ".yml")))
+    names = (name for name in reading.command.words if name.endswith((".yaml", ".yml")))
+    stems = (PurePath(name).stem for name in names)
     return next((model for stem in stems if (model := find_model_of_name(stem))), None)
 
 

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from math import gcd, prod
 
-from planner.base.records import record
 from planner.base.software_enums import (
-    CONTEXT,
     LAYER_INPUT,
-    MLPWI,
-    MLPWO,
-    OUT_PROJ,
-    QKV_PROJ,
     TENSORS,
-    KeptTensors,
 )
 from planner.errors import LaunchError
 from planner.launch.model_shape import find_model_of_name, shape_of
@@ -94,28 +87,6 @@ def mesh_axes(job: LaunchJob) -> dict[str, int]:
     return axes
 
 
-@record(kw_only=True)
-class Mesh:
-    """GPUs of each mesh axis in a file; ``num_gpus`` is None where the file leaves it open."""
-
-    sizes: Mapping[str, int]
-    num_gpus: int | None
-
-
-def read_mesh(
-    number: Callable[[str], int | None], num_nodes: int | None, gpus_per_node: int | None
-) -> Mesh:
-    """Read the mesh from a file's keys; an axis of -1 takes the remaining GPUs.
-
-    Raises `LaunchError`: axes do not fill the GPUs, or two of them take the rest.
-    """
-    within = _fill_axes("ici", number, gpus_per_node, "fsdp")
-    across = _fill_axes("dcn", number, num_nodes, "data")
-    sizes = {name: within[0][name] * across[0][name] for name in AXES}
-    is_determined = within[1] and across[1]
-    return Mesh(sizes=sizes, num_gpus=prod(sizes.values()) if is_determined else None)
-
-
 def _fill_axes(
     kind: str, number: Callable[[str], int | None], available: int | None, rest_axis: str
 ) -> tuple[dict[str, int], bool]:
@@ -172,33 +143,13 @@ def _squeeze_name(text: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", text.lower())
 
 
-_KEYS = {
-    LAYER_INPUT: ("decoder_layer_input",),
-    QKV_PROJ: ("query_proj", "key_proj", "value_proj"),
-    CONTEXT: ("context",),
-    OUT_PROJ: ("out_proj",),
-    MLPWI: ("mlpwi_0", "mlpwi_1", "mlpwi"),
-    MLPWO: ("mlpwo",),
-}
-_FUSED_KEYS = {
-    QKV_PROJ: ("qkv_proj", "kv_proj"),
-    MLPWI: ("moe_mlpwi_0", "moe_mlpwi_1"),
-    MLPWO: ("moe_mlpwo",),
-}
-KEYS = tuple(key for table in (_KEYS, _FUSED_KEYS) for keys in table.values() for key in keys)
-"""The keys of base.yml that place a tensor."""
-_SAVING_POLICIES = (
-    *("save_out_proj", "save_qkv_proj", "save_dot_except_mlp", "save_dot_except_mlpwi"),
-    *("save_dot_with_context_except_mlp", "minimal", "minimal_with_context"),
+_TENSORS = shipped_rows("models/maxtext-tensors.csv")
+KEYS = tuple(
+    key for column in ("keys", "fused_keys") for row in _TENSORS for key in row[column].split()
 )
-_OFFLOADING_POLICIES = ("qkv_proj_offloaded", "minimal_offloaded")
-_OLD_POLICIES = ("minimal_flash",)
-_NEAREST_POLICIES = {
-    "none": "minimal_with_context",
-    "selective": "minimal",
-    "feed_forward": "save_dot_with_context_except_mlp",
-}
-_NO_POLICY = ("none", "")
+"""The keys of base.yml that place a tensor."""
+_POLICIES = {row["policy"]: row for row in shipped_rows("models/maxtext-policies.csv")}
+"""Remat policies by name; ``nearest`` is the recomputation of a plan that none is closer to."""
 
 
 def policy_quantities(job: LaunchJob) -> MutableQuantities:
@@ -207,26 +158,21 @@ def policy_quantities(job: LaunchJob) -> MutableQuantities:
     saved, offloaded = (
         _split_tensors(job[name]) for name in ("saved_tensors", "offloaded_tensors")
     )
+    nearest = next((row for row in _POLICIES.values() if row["nearest"] == recompute), None)
     if "activations" in str(job["offload"]):
-        computed = (
-            saved
-            if recompute == "full"
-            else _split_tensors(KeptTensors.canonical_word(_NEAREST_POLICIES[recompute]))
-        )
-        saved, offloaded = frozenset(), computed | {LAYER_INPUT}
-    elif recompute != "full":
-        return {"remat_policy": _NEAREST_POLICIES[recompute]}
-    for policy in ("full", *_SAVING_POLICIES):
-        if not offloaded and saved - {LAYER_INPUT} == _split_tensors(
-            KeptTensors.canonical_word(policy)
-        ):
-            return {"remat_policy": policy}
-    for policy in _OFFLOADING_POLICIES:
-        if not saved and offloaded == _split_tensors(KeptTensors.canonical_word(policy)):
+        kept = saved if nearest is None else _split_tensors(nearest["saved"])
+        saved, offloaded = frozenset(), kept | {LAYER_INPUT}
+    elif nearest is not None:
+        return {"remat_policy": nearest["policy"]}
+    for policy, row in _POLICIES.items():
+        kept = saved if row["offloaded"] else saved - {LAYER_INPUT}
+        tensors = tuple(_split_tensors(row[column]) for column in ("saved", "offloaded"))
+        if row["is_written"] and (kept, offloaded) == tensors:
             return {"remat_policy": policy}
     quantities: MutableQuantities = {"remat_policy": "custom"}
+    keys = {row["tensor"]: row["keys"].split() for row in _TENSORS}
     for names, place in ((saved, "device"), (offloaded, "offload")):
-        quantities |= {f"place_{key}": place for name in names for key in _KEYS[name]}
+        quantities |= {f"place_{key}": place for name in names for key in keys[name]}
     return quantities
 
 
@@ -236,10 +182,8 @@ def read_remat_policy(reading: OptionReader) -> dict[str, str]:
     Raises LaunchError if there is no such policy, or no such place of a tensor.
     """
     policy = (reading.text("remat_policy") or "full").lower()
-    if policy in _NO_POLICY:
+    if policy == "none":
         return {"recompute": "none"}
-    if policy == "full":
-        return {"recompute": "full"}
     if policy == "custom":
         places = {key: (reading.text(key) or "").lower() for key in KEYS}
         for key, place in places.items():
@@ -249,26 +193,21 @@ def read_remat_policy(reading: OptionReader) -> dict[str, str]:
         # A tensor counts if all of its parts that the file places are in that place.
         saved, offloaded = (
             frozenset(
-                name
-                for name in TENSORS
-                if {places[key] for key in (*_KEYS[name], *_FUSED_KEYS.get(name, ()))} - {""}
+                row["tensor"]
+                for row in _TENSORS
+                if {places[key] for key in f"{row['keys']} {row['fused_keys']}".split()} - {""}
                 == {place}
             )
             for place in ("device", "offload")
         )
         return _remat_values(saved - offloaded - {LAYER_INPUT}, offloaded)
-    # Policies with quantization also save quantized operands.
-    base_policy = policy.replace("_with_context_and_quantization", "_with_context")
-    base_policy = base_policy.replace("_with_quantization", "")
-    if base_policy not in (*_SAVING_POLICIES, *_OFFLOADING_POLICIES, *_OLD_POLICIES):
-        policies = ", ".join(("full", *_SAVING_POLICIES, *_OFFLOADING_POLICIES, "custom"))
-        raise LaunchError(f"{reading.position}: remat_policy {policy} is not one of {policies}.")
-    tensors = _split_tensors(KeptTensors.canonical_word(base_policy))
-    return (
-        _remat_values(frozenset(), tensors)
-        if base_policy in _OFFLOADING_POLICIES
-        else _remat_values(tensors, frozenset())
-    )
+    row = _POLICIES.get(policy)
+    if row is None:
+        policies = ", ".join(name for name, row in _POLICIES.items() if row["is_written"])
+        raise LaunchError(
+            f"{reading.position}: remat_policy {policy} is not one of {policies}, custom."
+        )
+    return _remat_values(*(_split_tensors(row[column]) for column in ("saved", "offloaded")))
 
 
 def _remat_values(saved: Iterable[str], offloaded: Iterable[str]) -> dict[str, str]:
@@ -277,7 +216,7 @@ def _remat_values(saved: Iterable[str], offloaded: Iterable[str]) -> dict[str, s
 
 
 def _split_tensors(text: object) -> frozenset[str]:
-    return frozenset(str(text).split("+")) - {"none"}
+    return frozenset(filter(None, str(text).split("+"))) - {"none"}
 
 
 def _join_tensors(names: Iterable[str]) -> str:
@@ -298,8 +237,7 @@ def _read_settings(reading: OptionReader) -> LaunchSettings:
     settings.values.pop("virtual_pipeline", None)
     if settings.values.get("adapter", "none") == "none":
         settings.values.pop("lora_rank", None)
-    axes = {f"{name}_axes": size for name, size in mesh.sizes.items()}
-    quantities: MutableQuantities = {**axes, "mesh_gpus": mesh.num_gpus, "named_model": model}
+    quantities: MutableQuantities = {**mesh, "named_model": model}
     shape = apply_read_rows(reading, TARGET.table, settings, quantities)
     unknown_options = {option.option for option in reading.command.unknown}
     return settings.build(
@@ -312,10 +250,11 @@ def _read_settings(reading: OptionReader) -> LaunchSettings:
     )
 
 
-def _read_mesh(reading: OptionReader) -> Mesh:
-    """Return the mesh of a file on the GPUs that start it.
+def _read_mesh(reading: OptionReader) -> dict[str, int | None]:
+    """Return the GPUs of each axis of a file's mesh, and of all; None: the file leaves it open.
 
-    Raises LaunchError if its axes do not fill them.
+    An axis of -1 takes the remaining GPUs. Raises LaunchError if the axes do not fill the GPUs that
+    start it, or two of them take the rest.
     """
     resources = reading.command.resources
     launched_gpus = total_gpus(resources)
@@ -339,13 +278,17 @@ def _read_mesh(reading: OptionReader) -> Mesh:
         )
         gpus_per_node = launched_gpus // num_nodes if launched_gpus % num_nodes == 0 else None
     try:
-        return read_mesh(integer, num_nodes, gpus_per_node)
+        within, is_determined = _fill_axes("ici", integer, gpus_per_node, "fsdp")
+        across, is_determined_across = _fill_axes("dcn", integer, num_nodes, "data")
     except LaunchError as error:
         requested = resources.requested_gpus
         hint = (
             "" if requested is None else f" With --gpus {requested} the axes must be changed, too."
         )
         raise LaunchError(f"{reading.position}: {error}{hint}") from error
+    sizes = {f"{name}_axes": within[name] * across[name] for name in AXES}
+    mesh_gpus = prod(sizes.values()) if is_determined and is_determined_across else None
+    return {**sizes, "mesh_gpus": mesh_gpus}
 
 
 def _name_of(reading: OptionReader) -> str | None:

@@ -84,7 +84,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         option.option: _with_defaults(option)
         for option in (*command.options.values(), *command.unknown)
     }
-    words = [text for word in command.positional for text in word.texts if text]
+    words = command.words
     apply_program_defaults(OptionSources(script=options, words=words), _DIALECT)
     if "finetune" in words and (factory := options.get("--factory")) is not None:
         # Recipes for fine-tuning are not in the table.

@@ -14,12 +14,10 @@ from planner.estimators.training.sharding import chunk_split, layer_kinds
 from planner.launch.model_shape import shape_of
 from planner.launch.option_table import (
     MutableQuantities,
-    OptionTable,
     ParameterNote,
     Quantities,
 )
-from planner.launch.read.expression_rows import apply_read_rows
-from planner.launch.read.parsed_launch import OptionReader, SettingsBuilder
+from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.target import LaunchJob
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
@@ -245,31 +243,16 @@ def shape_quantities(model: ModelSpec, tensor_parallel: int) -> MutableQuantitie
     Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
     shape = shape_of(model)
-    is_latent, has_experts = bool(shape["kv_lora_rank"]), bool(shape["num_experts"])
-    heads, kv_heads = shape["num_attention_heads"], shape["num_key_value_heads"]
     dense, layers = shape["num_dense_layers"], shape["num_hidden_layers"]
-    window, biases = shape["sliding_window"], (shape["output_bias"], shape["mlp_bias"])
     multiples = [2**power for power in range(_DEFAULT_MULTIPLE.bit_length())]
     fitting = [
         multiple for multiple in multiples if model.vocab_size % (multiple * tensor_parallel) == 0
     ]
+    has_both = bool(shape["num_experts"] and dense)
     return {
         **shape,
-        "ffn_hidden_size": shape["intermediate_size"] or shape["moe_intermediate_size"],
-        "num_key_value_heads": kv_heads if kv_heads != heads and not is_latent else None,
-        "grouped_queries": kv_heads != heads and not is_latent,
-        "latent_attention": is_latent,
-        "qk_norm": shape["qk_norm"] or is_latent,
-        "norm": "LayerNorm" if shape["norm_bias"] else "RMSNorm",
-        "linear_bias": all(biases),
-        "qkv_bias": bool(shape["qkv_bias"]) and not all(biases),
         "vocabulary_multiple": max(fitting, default=1),
-        "window_left": None if window is None else window - 1,
-        "has_experts": has_experts,
-        "moe_layer_freq": f"([0]*{dense}+[1]*{layers - dense})" if has_experts and dense else None,
-        "shared_expert_gate": bool(shape["shared_expert_gate"]),
-        # With biases in all linear layers, the router has one without an option.
-        "router_bias": bool(shape["router_bias"]) and has_experts and not all(biases),
+        "moe_layer_freq": f"([0]*{dense}+[1]*{layers - dense})" if has_both else None,
     }
 
 
@@ -337,22 +320,15 @@ def expert_layers(text: str, num_layers: int) -> list[bool] | None:
     return (layers * min(int(repeats or 1), _MOST_LAYERS))[:_MOST_LAYERS]
 
 
-def read_shape(reading: OptionReader, table: OptionTable) -> tuple[MutableQuantities, list[str]]:
-    """Read the model's shape from Megatron-LM's arguments, by the rows of its table.
-
-    Also returns notes on uncertain parts.
-    """
-    notes: list[str] = []
+def read_sizes(reading: OptionReader, notes: list[str]) -> MutableQuantities:
+    """Return the sizes of the model that no row of the table computes; may add to ``notes``."""
     window = (reading.text("--window-size") or "").strip("()[]").split(",")[0].strip()
     layers = reading.number("--num-layers") or reading.number("--encoder-num-layers")
-    quantities: MutableQuantities = {
+    return {
         "vocabulary": _read_vocab_size(reading),
         "window": int(window) + 1 if window.isdecimal() else None,
         "dense_layers": _read_dense_layers(reading, layers or 0, notes),
     }
-    shape: MutableQuantities = {}
-    apply_read_rows(reading, table, SettingsBuilder(), quantities, sizes=shape)
-    return shape, notes
 
 
 def _read_vocab_size(reading: OptionReader) -> int | None:

@@ -6,18 +6,29 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from planner.base.enums import AdapterTargets
-from planner.base.training_aliases import ExpertAdapters, TrainingObjective, nearest_adapter_targets
+from planner.base.training_aliases import TrainingObjective, nearest_adapter_targets
 from planner.documents.shell.edits import ParsedOption, implied_option
-from planner.launch.option_table import OptionAliasTable, ParserOptions, is_command, is_document
-from planner.launch.read.hf_trainer.derive_settings import ADAPTED_TOWER
+from planner.launch.option_table import (
+    MutableQuantities,
+    OptionAliasTable,
+    OptionTable,
+    ParserOptions,
+    is_command,
+    is_document,
+)
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.hf_trainer.option_sources import (
     DISTILLATION,
     TEACHER_NOTE,
     objective_of_word,
     refuse_unknown_training,
 )
-from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.read.parsed_launch import (
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+)
 from planner.launch.targets.megatron_arguments import EXPERT_SPLIT, TABLE, read_megatron_arguments
 
 _CONVERTED_SUFFIX = re.compile(r"[-_](mcore|megatron)$", re.IGNORECASE)
@@ -31,11 +42,7 @@ _DIALECT = OptionAliasTable.load("megatron-swift")
 
 def is_swift_command(command: ParsedCommand) -> bool:
     """Whether the command is one of ms-swift."""
-    return is_command("megatron-swift", _positional_words(command))
-
-
-def _positional_words(command: ParsedCommand) -> list[str]:
-    return [text for argument in command.positional for text in argument.texts if text]
+    return is_command("megatron-swift", command.words)
 
 
 def with_document_options(command: ParsedCommand) -> ParsedCommand:
@@ -44,7 +51,7 @@ def with_document_options(command: ParsedCommand) -> ParsedCommand:
     Where Ray starts training, its options are in a section of their own. Source:
     modelscope/ms-swift, ``swift/cli/main.py`` (``parse_yaml_args``) and ``swift/ray``.
     """
-    words = [argument.single or "" for argument in command.positional]
+    words = command.words
     files = command.files.values()
     documents = (file for file in files if is_document("megatron-swift", file.options))
     document = next(documents, None)
@@ -88,66 +95,46 @@ def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> Laun
     Raises LaunchError if options contradict each other, or the number of GPUs.
     Raises SpecError if it trains something that is not predicted.
     """
-    action = _positional_words(command)[1]
+    action = command.words[1]
     megatron_command, model = _split_model_option(command)
     reading = OptionReader.of(megatron_command, TABLE)
     swift_options = {
         option.option.lstrip("-").replace("-", "_"): option for option in megatron_command.unknown
     }
-    settings = read_megatron_arguments(reading, "Megatron-LM")
-    values, defaults = dict(settings.values), dict(settings.defaults)
+    megatron = read_megatron_arguments(reading, "Megatron-LM")
+    settings = SettingsBuilder.of(megatron)
     for row in _DIALECT.defaults:
         if not reading.has(row.into):
-            values[row.term], defaults[row.term] = row.word, row.note
-    values["dropout"] = "false"
-    values |= _read_training(swift_options, action, command.name, defaults)
-    if length := _text(swift_options, "max_length"):
-        values["sequence_length"] = length
-        objective = values.get("training_objective")
-        on_rollouts = bool(objective) and TrainingObjective(str(objective)).needs_rollouts
-        if on_rollouts and length.isdecimal():  # prompts only
-            completion = _text(swift_options, "max_completion_length") or "512"
-            values["sequence_length"] = int(length) + int(completion)
+            settings.values[row.term], settings.defaults[row.term] = row.word, row.note
+    settings.notes = [note for note in megatron.notes if "--bf16" not in note]
+    swift = OptionReader(command=replace(command, options=swift_options), meanings={})
+    quantities = _quantities(swift_options, action, command.name)
+    apply_read_rows(swift, OptionTable.load("megatron-swift"), settings, quantities)
     # The folder of converted weights is called after the model.
     folder = (reading.text("--load") or "").rstrip("/").rpartition("/")[2]
     if model := model or _CONVERTED_SUFFIX.sub("", folder):
-        values["model"] = model
-    notes = [note for note in settings.notes if "--bf16" not in note]
-    is_adapted = values["adapter"] != "none"
-    if is_adapted:
-        values["framework"] = "Megatron-Bridge"
-        notes.append("Adapters on Megatron are predicted as Megatron-Bridge's.")
-    missing = tuple(name for name in settings.missing if name not in values)
-    if frozen := _text(swift_options, "freeze_vit"):
-        values["freeze_vision_tower"] = "true" if is_adapted else frozen
-        notes += [ADAPTED_TOWER] * (is_adapted and frozen == "false")
-    if is_adapted and str(values.get("mtp_num_layers", "0")) != "0":
-        values["mtp_num_layers"] = "0"
-        notes.append("Multi-token prediction with an adapter is not predicted.")
+        settings.values["model"] = model
     if _text(swift_options, "rlhf_type") == DISTILLATION:
-        notes.append(TEACHER_NOTE)
+        settings.notes.append(TEACHER_NOTE)
     trains_language_model = _text(swift_options, "freeze_llm") == "false"
     used = _all_spellings(
-        settings.used_options
+        megatron.used_options
         | _option_names(swift_options, _DIALECT.names("used"))
         | {"--load", "--model"}
     )
     ignored_names = {*_DIALECT.names("ignored"), *(["freeze_llm"] * trains_language_model)}
     ignored = _all_spellings(
-        settings.ignored_options
+        megatron.ignored_options
         | _option_names(swift_options, ignored_names)
         | {name for name in written.options if name.startswith(_OTHER_SECTIONS)}
     )
     document_names = megatron_command.options if command is not written else ()
-    return replace(
-        settings,
-        values=values,
-        defaults=defaults,
-        missing=missing,
-        notes=tuple(notes),
+    settings.missing = [name for name in megatron.missing if name not in settings.values]
+    return settings.build(
+        shape=megatron.shape,
         used_options=used,
         ignored_options=ignored - used,
-        unread=settings.unread | {*document_names},
+        unread=megatron.unread | {*document_names},
     )
 
 
@@ -157,33 +144,24 @@ def _all_spellings(names: Collection[str]) -> frozenset[str]:
     return frozenset((*names, *bare, *(f"{_SECTION}{name}" for name in (*bare, "gpus"))))
 
 
-def _read_training(
-    options: dict[str, ParsedOption], action: str, name: str, defaults: dict[str, str]
-) -> dict[str, str]:
-    """Return the objective and the LoRA adapter; adapter "none": all weights are trained.
+def _quantities(options: dict[str, ParsedOption], action: str, name: str) -> MutableQuantities:
+    """Return the objective, kind of training and LoRA targets that rows of the table use.
 
-    Raises LaunchError or SpecError if that is not predicted. Adds the reason of a default rank to
-    ``defaults``.
+    Raises LaunchError or SpecError if that is not predicted.
     """
-    values: dict[str, str] = {}
-    if objective := _text(options, "rlhf_type"):
-        values["training_objective"] = str(objective_of_word(objective, name))
-    elif action == "sft":
-        values["training_objective"] = "sft"
     kinds = (_text(options, option) for option in _ADAPTER_OPTIONS)
-    adapter = next(filter(None, kinds), "full")
-    refuse_unknown_training(adapter, name)
-    if adapter == "full":
-        return {**values, "adapter": "none"}
-    rank = _text(options, "lora_rank")
-    if rank is None:
-        defaults["lora_rank"] = "no lora_rank: 8 is ms-swift's"
+    kind = next(filter(None, kinds), "full")
+    refuse_unknown_training(kind, name)
+    objective = TrainingObjective.SFT if action == "sft" else None
+    if word := _text(options, "rlhf_type"):
+        objective = objective_of_word(word, name)
     modules = (_text(options, "target_modules") or "all-linear").split()
-    targets = nearest_adapter_targets(modules)
-    values |= {"adapter": "lora", "lora_rank": rank or "8", "lora_targets": str(targets)}
-    if targets is AdapterTargets.ALL_LINEAR:
-        values["expert_adapters"] = str(ExpertAdapters.EACH)
-    return values
+    return {
+        "kind": kind,
+        "objective": None if objective is None else str(objective),
+        "on_rollouts": objective is not None and objective.needs_rollouts,
+        "targets": str(nearest_adapter_targets(modules)),
+    }
 
 
 def _split_model_option(command: ParsedCommand) -> tuple[ParsedCommand, str | None]:

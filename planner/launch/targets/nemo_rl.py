@@ -12,15 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from planner.documents.shell.edits import ParsedOption
-from planner.documents.yaml_writer import yaml_text
 from planner.launch.option_table import OptionTexts, Quantities
-from planner.launch.read.hf_trainer.write_script import nest_options
+from planner.launch.read.hf_trainer.write_script import yaml_file
 from planner.launch.read.parsed_launch import ParsedCommand, with_unknown_options
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
     LaunchJob,
-    LaunchOutputFile,
     LaunchTarget,
     ShellVariable,
     user_arguments,
@@ -95,9 +93,6 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build the NeMo-RL command of a reinforcement-learning job and its YAML file."""
-    options = {option.option: option.text for option in settings.options}
-    notes = {option.option: option.note for option in settings.options if option.note}
-    text = yaml_text(nest_options(options), notes)
     checkout = ShellVariable(
         name=_CHECKOUT, meaning="the checkout of NeMo-RL 0.7", default=_CHECKOUT_FOLDER
     )
@@ -107,7 +102,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         CommandWords(words=("--config", CONFIG)),
         *user_arguments("nemo-rl-step", job),
     )
-    file = LaunchOutputFile(name=CONFIG, text=text, meaning="the training settings of NeMo-RL")
+    file = yaml_file(CONFIG, settings, "the training settings of NeMo-RL")
     return step_draft(job, "nemo-rl", arguments, files=(file,))
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from planner.launch.read.serving_reader import (
     EngineReader,
     ServerSettings,
-    find_model_by_name,
     merge_config,
     read_engine,
 )
@@ -36,7 +35,7 @@ NAME = "sglang"
 def _set_experts_on_host(server: ServerSettings) -> None:
     """Set the experts that KTransformers keeps in host memory: all but some of each layer."""
     gpu_experts = server.reading.number("--kt-num-gpu-experts")
-    model = find_model_by_name(str(server.values.get("model") or ""))
+    model = server.model
     if gpu_experts is not None and model is not None and (experts := model.num_experts):
         server.set_experts_on_host(model, max(1 - gpu_experts / experts, 0))
         server.notes.append(

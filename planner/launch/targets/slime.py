@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.documents.shell.edits import implied_option
-from planner.launch.option_table import MutableQuantities, OptionTable
+from planner.launch.option_table import OptionTable
 from planner.launch.read.parsed_launch import (
     JobResources,
     LaunchSettings,
@@ -46,7 +46,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     options = {**implied, **command.options}
     if "--fp16" in options:
         del options["--bf16"]
-    num_gpus = command.resources.requested_gpus or _train_gpus(replace(reading, command=command))
+    actors = replace(reading, command=command)
+    nodes = number(actors, "--actor-num-nodes") or 1
+    per_node = number(actors, "--actor-num-gpus-per-node") or 8
+    num_gpus = command.resources.requested_gpus or nodes * per_node
     gpus_option = implied_option("num_gpus", str(num_gpus))
     resources = JobResources(num_gpus=gpus_option, gpu=command.resources.gpu)
     reading = OptionReader.of(replace(command, options=options, resources=resources), table)
@@ -69,19 +72,8 @@ def _without_slime_terms(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in _READ_HERE}
 
 
-def _train_gpus(reading: OptionReader) -> int:
-    """GPUs that train; one node by default."""
-    nodes = number(reading, "--actor-num-nodes") or 1
-    return nodes * (number(reading, "--actor-num-gpus-per-node") or 8)
-
-
-def _user_gpus(reading: OptionReader) -> MutableQuantities:
-    """The number of GPUs that the user sets in place of the file's."""
-    return {"user_gpus": reading.command.resources.requested_gpus}
-
-
 TARGET = reader_of_steps(
     LaunchTarget.of("slime", answers=read_settings),
     profiles=("slime",),
-    facts=_user_gpus,
+    facts=lambda reading: {"user_gpus": reading.command.resources.requested_gpus},
 )

@@ -11,7 +11,6 @@ from planner.documents.yaml_writer import yaml_text
 from planner.launch.option_table import (
     OptionTable,
     ParameterNote,
-    Quantity,
     option_aliases,
 )
 from planner.launch.read.hf_trainer.write_script import nest_options
@@ -61,7 +60,7 @@ def _finish(server: ServerSettings) -> None:
 
 
 def _is_bench(command: ParsedCommand, *commands: str) -> bool:
-    words = {(argument.single or "").rsplit("/", 1)[-1] for argument in command.positional}
+    words = {word.rsplit("/", 1)[-1] for word in command.words}
     return _BENCH in words and bool({*commands} & words)
 
 
@@ -184,13 +183,7 @@ def yaml_options(
         draft_model = draft_model_argument(server.worker.job)
         draft_name = draft_model if isinstance(draft_model, str) else draft_model.name
         options["speculative_config.speculative_model"] = draft_name
-    return nest_options(options, _parse_yaml_value)
-
-
-def _parse_yaml_value(text: str | None) -> Quantity:
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if text is not None and text.isdigit() else text or ""
+    return nest_options(options)
 
 
 def _process(server: ServerCommand) -> Process:

@@ -107,8 +107,7 @@ def _merge_files(command: ParsedCommand) -> tuple[ParsedCommand, MutableQuantiti
     for document in (command, *command.files.values()):
         parsed_options = {option.option: option for option in document.unknown}
         parsed_options |= document.options
-        words = (argument.single or "" for argument in document.positional)
-        for word in (*parsed_options, *words):
+        for word in (*parsed_options, *document.words):
             if word.startswith(_SUBCOMMAND):
                 quantities["subcommand"] = word.removeprefix(_SUBCOMMAND)
         for option, parsed in parsed_options.items():
@@ -117,7 +116,7 @@ def _merge_files(command: ParsedCommand) -> tuple[ParsedCommand, MutableQuantiti
                 quantities.get("has_old_keys") or _KEY.fullmatch(option)
             )
             options.setdefault(_RENAMED_KEYS.get(name, name), parsed)
-    program = next((argument.single or "" for argument in command.positional), "")
+    program = next(iter(command.words), "")
     if program.rpartition("/")[2] == _SCRIPT:
         for variable in _VARIABLES.keys() & command.environment.keys():
             options.setdefault(_VARIABLES[variable], command.environment[variable])

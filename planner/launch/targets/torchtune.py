@@ -52,7 +52,7 @@ def _add_settings(reading: OptionReader, settings: SettingsBuilder, apply_rows: 
 
     Raises LaunchError if the recipe trains something that is not predicted.
     """
-    recipe = next((argument.single or "" for argument in reading.command.positional), "")
+    recipe = next(iter(reading.command.words), "")
     builder = (reading.text("model._component_") or "").rpartition(".")[2]
     base_name = _ADAPTER_PREFIX.sub("", builder).removesuffix("_instruct").removesuffix("_base")
     lora_modules = reading.command.options.get("model.lora_attn_modules")

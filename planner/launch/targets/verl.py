@@ -11,16 +11,11 @@ fully_async.md with ``fully_async_ppo_trainer.yaml``, and the page of the V1 asy
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm
-from planner.launch.option_table import (
-    OptionText,
-    OptionTexts,
-    Quantities,
-)
+from planner.launch.option_table import OptionTexts, Quantities
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -41,7 +36,7 @@ from planner.launch.write.benchmark import STEPS
 
 _ACTOR = "actor_rollout_ref.actor."
 _MEGATRON = f"{_ACTOR}megatron."
-_FSDP = f"{_ACTOR}fsdp_config."
+_CRITIC = {_MEGATRON: "critic.megatron.", f"{_ACTOR}fsdp_config.": "critic.fsdp."}
 _SEPARATED_PACKAGE = "verl.experimental"
 _PROGRAMS_BY_PLACEMENT = {
     Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
@@ -82,8 +77,13 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     if job.hub_name is None:
         names = ["actor_rollout_ref.model.path", *(["critic.model.path"] if is_ppo else [])]
         options[:0] = [override(name, MODEL.name, MODEL.meaning) for name in names]
-    if is_ppo:
-        options += overrides(_critic_options(settings))
+    if is_ppo:  # the critic is split as the policy
+        options += overrides(
+            replace(option, option=option.option.replace(actor, critic), note="")
+            for option in settings.options
+            for actor, critic in _CRITIC.items()
+            if option.option.startswith(actor)
+        )
     arguments = (
         CommandWords(words=("python3", "-m", module)),
         *options,
@@ -94,17 +94,6 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         [f"rollout.total_rollout_steps={benchmark_prompts}"] if "fully_async" in module else []
     )
     return step_draft(job, "verl", arguments, benchmark_words)
-
-
-_CRITIC = {_MEGATRON: "critic.megatron.", _FSDP: "critic.fsdp."}
-
-
-def _critic_options(settings: OptionTexts) -> Iterator[OptionText]:
-    """Yield the critic's sharding options, copied from the policy's sharding options."""
-    for option in settings.options:
-        for actor, critic in _CRITIC.items():
-            if option.option.startswith(actor):
-                yield replace(option, option=option.option.replace(actor, critic), note="")
 
 
 TARGET = reader_of_steps(

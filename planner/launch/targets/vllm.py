@@ -84,16 +84,16 @@ def _set_uneven_stages(server: ServerSettings, stages: int) -> None:
         )
 
 
-def _is_v0_engine(reading: OptionReader) -> bool:
-    """Whether the file names a version before 0.8, which has other defaults."""
+def _finds_prefixes(reading: OptionReader) -> bool:
+    """Whether prefix caching works: before 0.8 only where an option says so."""
     version = version_of("vllm", reading.command)
-    return version is not None and version.parts < _V1_ENGINE
+    is_on_by_default = version is None or version.parts >= _V1_ENGINE
+    return is_on_by_default or reading.has("--enable-prefix-caching")
 
 
 def _assume_batch(server: ServerSettings, _: ModelSpec | None, __: int) -> None:
     """Set the default batch of offline programs, and the layers of uneven stages."""
-    positional = server.reading.command.positional
-    words = {(text or "").rsplit("/", 1)[-1] for argument in positional for text in argument.texts}
+    words = {word.rsplit("/", 1)[-1] for word in server.reading.command.words}
     if words & {*_OFFLINE} and server.reading.value("max_num_batched_tokens") is None:
         step_tokens, reason = scheduler_default_of(server, _ENGINE, "offline_batched_tokens")
         server.values["max_num_batched_tokens"] = step_tokens
@@ -150,17 +150,8 @@ _ENGINE = EngineReader(
     name=NAME,
     model_options=("--model", "--model-tag"),
     programs=(
-        *_OFFLINE,
-        "AsyncEngineArgs",
-        "EngineArgs",
-        "vllm",
-        "serve",
-        "bench",
-        "python",
-        "python3",
-        "env",
-        "-m",
-        *_MODULES,
+        *(*_OFFLINE, "AsyncEngineArgs", "EngineArgs", "vllm", "serve", "bench"),
+        *("python", "python3", "env", "-m", *_MODULES),
     ),
     prepare=merge_config,
     batch=_assume_batch,
@@ -173,9 +164,7 @@ _ENGINE = EngineReader(
     switches=("--enable-lora",),
     host_cache="--kv-offloading-size",
     weights_on_host="--cpu-offload-gb",
-    finds_prefixes=lambda reading: (
-        reading.has("--enable-prefix-caching") or not _is_v0_engine(reading)
-    ),
+    finds_prefixes=_finds_prefixes,
 )
 # Online quantization, and whether it covers all matrices or only experts.
 ONLINE_QUANTIZATION = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}

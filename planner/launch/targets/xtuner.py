@@ -18,7 +18,7 @@ from planner.documents.python_calls import Call, Value
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.model_shape import with_sizes
-from planner.launch.option_table import MutableQuantities, shipped_rows
+from planner.launch.option_table import MutableQuantities, option_aliases, shipped_rows
 from planner.launch.read.parsed_launch import (
     OptionReader,
     ParsedCommand,
@@ -31,14 +31,6 @@ from planner.specs.catalogue import load_model
 _ROWS = shipped_rows("models/xtuner.csv")
 _MODELS = {row["class"]: row["model"] for row in _ROWS}
 _MODELS_BY_NAME = {row["name"]: row["model"] for row in _ROWS if row["name"]}
-# Options of the command with their names in a configuration.
-_CONFIG_NAMES = {"fsdp_config": "fsdp_cfg", "loss_config": "loss_cfg", "pack_max_length":
-            "dataloader_cfg.pack_max_length", "optim": "optim_cfg", "epoch_num": "total_epoch",
-            "float8_config": "model_cfg.float8_cfg"}  # fmt: skip
-# Sizes that a file may change in a class of models, with their names in planner.
-_SIZES = {"num_hidden_layers": "num_hidden_layers", "hidden_size": "hidden_size", "vocab_size":
-          "vocab_size", "intermediate_size": "intermediate_size", "n_routed_experts":
-          "num_experts", "moe_intermediate_size": "moe_intermediate_size"}  # fmt: skip
 
 
 def _add_settings(
@@ -48,7 +40,8 @@ def _add_settings(
     class_name = reading.text("model_cfg") or ""
     model = _MODELS.get(class_name) or _MODELS_BY_NAME.get(class_name.lower().replace("_", "-"))
     loaded = (reading.text(name) for name in ("load_from", "tokenizer_path"))
-    changes = {size: reading.number(f"model_cfg.{key}") for key, size in _SIZES.items()}
+    sizes = option_aliases("xtuner size")  # that a file may change in a class of models
+    changes = {size: reading.number(f"model_cfg.{key}") for key, size in sizes.items()}
     shape = None if model is None else with_sizes(model, changes)
     named = model if shape is None else None
     loaded_model = None if model else next(filter(None, loaded), None)
@@ -82,16 +75,12 @@ def _config_name(option: str) -> str:
     'fsdp_cfg.cpu_offload'
     """
     head, dot, key = option.removeprefix("--").replace("-", "_").partition(".")
-    return _CONFIG_NAMES.get(head, head) + dot + key
+    return option_aliases("xtuner").get(head, head) + dot + key
 
 
 TARGET = make_reader_target("xtuner", _merge_config_files, _add_settings, _config_name)
 
 
-_TRAINER_NAMES = {"accumulative_counts": "gradient_accumulation_steps",
-         "max_epochs": "num_train_epochs",
-         "max_iters": "max_steps", "batch_size": "per_device_train_batch_size",
-         "max_length": "max_seq_length", "pack_to_max_length": "packing"}  # fmt: skip
 _TRAINER_PARTS = ("accumulative_counts", "max_epochs", "max_iters", "sampler", "pack_to_max_length")
 
 
@@ -120,8 +109,8 @@ def read_xtuner_config(calls: Sequence[Call], name: str) -> tuple[Mapping[str, V
     for key in _TRAINER_PARTS:
         keywords = next((call.keywords for call in calls_of_dict if key in call.keywords), {})
         options |= {
-            _TRAINER_NAMES[name]: keywords[name]
-            for name in _TRAINER_NAMES
+            option: keywords[name]
+            for name, option in option_aliases("xtuner 0.x").items()
             if name in keywords and name not in options
         }
     formats = (

@@ -59,14 +59,9 @@ _GPU_LIMITS = (
     *("huawei.com/Ascend910", "huawei.com/ascend-1980"),
 )
 _GPU_KINDS = (
-    "cloud.google.com/gke-accelerator",
-    "cloud.google.com/gke-tpu-accelerator",
-    "nvidia.com/gpu.product",
-    "amd.com/gpu.product-name",
-    "karpenter.k8s.aws/instance-gpu-name",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "accelerator",
+    *("cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator"),
+    *("nvidia.com/gpu.product", "amd.com/gpu.product-name", "karpenter.k8s.aws/instance-gpu-name"),
+    *("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "accelerator"),
     "gpu.nvidia.com/class",
 )
 """Labels of nodes that name their GPU, or the type of machine that has it."""
@@ -472,6 +467,17 @@ def apply_controller_variables(
 def word_at(pieces: Pieces, value: YamlValue) -> Word:
     """A word that stands at a place."""
     return Word.of(pieces, value.line, value.text or "")
+
+
+def words_at(*lists: YamlValue) -> list[Word]:
+    """The entries of lists as words."""
+    return [word_at(entry.pieces, entry) for section in lists for entry in section.entries()]
+
+
+def vllm_words(model: YamlValue, options: Iterable[Word], line: int) -> tuple[Word, ...]:
+    """The command with which vLLM serves a model, given with or without ``hf://``."""
+    name = word_at(YamlValue.pieces_after(model, "hf://"), model)
+    return (*plain_words("vllm serve", line), name, *options)
 
 
 def plain_word(text: str, line: int) -> Word:

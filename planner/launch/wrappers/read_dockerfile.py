@@ -55,7 +55,8 @@ def started_by_image(text: str) -> str:
     if not (entry or command):
         return ""
     words = f"{entry} {command}".strip()
-    if not entry and not _begins_with_program(command):
+    program = command.split()[0].strip("'") if command else "-"
+    if not entry and (program.startswith("-") or "/" in program):
         passed = "".join(f"-e {variable.removeprefix('export ')} " for variable in variables)
         return f"docker run {passed}{image} {words}"
     return "\n".join((*variables, words))
@@ -87,9 +88,3 @@ def _words(rest: str) -> str:
         if isinstance(words, list):
             return shlex.join(str(word) for word in words if str(word).strip())
     return rest
-
-
-def _begins_with_program(command: str) -> bool:
-    return (
-        bool(command) and not command.startswith("-") and "/" not in command.split()[0].strip("'")
-    )

@@ -178,15 +178,12 @@ def _merged(base: Any, patch: Any, by_name: bool) -> Any:
         }
         return {**{key: value for key, value in base.items() if key not in patch}, **parts}
     entries = [*base, *patch] if isinstance(base, list) and isinstance(patch, list) else []
-    if by_name and entries and all(_is_named(each) for each in entries):
-        names = dict.fromkeys(each["name"] for each in entries)
+    names = [each.get("name") if isinstance(each, dict) else None for each in entries]
+    if by_name and names and all(isinstance(name, str) for name in names):
         first, second = ({each["name"]: each for each in part} for part in (base, patch))
-        return [_merged(first.get(name), second.get(name, {}), by_name) for name in names]
+        unique = dict.fromkeys(names)
+        return [_merged(first.get(name), second.get(name, {}), by_name) for name in unique]
     return patch
-
-
-def _is_named(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("name"), str)
 
 
 def _operate(document: Any, operation: dict[str, Any]) -> None:

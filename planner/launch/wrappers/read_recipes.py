@@ -26,7 +26,9 @@ from planner.launch.wrappers.read_containers import (
     environment_at,
     plain_word,
     plain_words,
+    vllm_words,
     word_at,
+    words_at,
 )
 
 _SECTIONS = ("sglang_config", "vllm_config", "trtllm_config")
@@ -130,9 +132,7 @@ def _of_vllm(document: YamlValue) -> Iterator[Container]:
         lists = [model.get("base_args"), *features, variant.get("extra_args")]
         yield Container(
             words=(
-                *plain_words("vllm serve", variant.line),
-                word_at(checkpoint.pieces, checkpoint),
-                *(word_at(entry.pieces, entry) for section in lists for entry in section.entries()),
+                *vllm_words(checkpoint, words_at(*lists), variant.line),
                 *(plain_word(word, variant.line) for word in _STRATEGIES.get(strategy, ())),
                 plain_word("--tensor-parallel-size", variant.line),
                 Word.of(unknown_text(_AS_MANY), variant.line, "GPUS"),

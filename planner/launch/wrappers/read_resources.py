@@ -11,7 +11,7 @@ from pathlib import Path
 from planner.base.records import record
 from planner.documents.shell import Directive, HereDocument, Word
 from planner.documents.shell.edits import ParsedOption, Span
-from planner.launch.option_table import shipped_rows
+from planner.launch.option_table import option_aliases, shipped_rows
 from planner.launch.read.parsed_launch import JobResources
 from planner.specs.file_cache import cache_by_files
 from planner.specs.spec_paths import (
@@ -313,22 +313,6 @@ _PCIE = re.compile(r"^[^\n]{0,12}?pcie", re.IGNORECASE)
 # Shorter words, and bare numbers, mean other things in a text more often than a GPU.
 _SHORTEST = 3
 _IN_VARIABLE = re.compile(r"[A-Z]_$")  # the name of a variable, such as ENABLE_P40
-_USUAL_OF_SOFTWARE = {
-    "mi300x-192gb": re.compile(r"(?<![a-z])(?:rocm|primus|amdgpu)(?![a-z])", re.IGNORECASE),
-    "ascend-910b-64gb": re.compile(r"ASCEND_RT_VISIBLE_DEVICES|torch_npu|HCCL_\w+|vllm[-_]ascend"),
-    "gaudi2": re.compile(
-        r"HABANA_\w+|habana\.ai/gaudi|optimum[-.]habana|gaudi_spawn|(?:vllm|tgi)[-_]gaudi"
-        r"|--device[ =\"',]+hpu"
-    ),
-    "inferentia2-32gb": re.compile(
-        r"aws\.amazon\.com/neuron|NEURON_RT_\w+|NEURON_CC_\w+|optimum[-.]neuron"
-        r"|neuronx[-_]distributed|--device[ =\"',]+neuron"
-    ),
-    "tpu-v5e": re.compile(
-        r"google\.com/tpu|vllm[-_]tpu|(?:--device|PJRT_DEVICE)[ =\"',]+(?:tpu|TPU)"
-    ),
-}
-"""The GPU that is assumed where a text names only the software of its vendor."""
 
 
 INSTANCES: Mapping[str, CloudInstance] = cloud_instances()
@@ -394,7 +378,9 @@ def gpus_in_text(
             return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words_by_gpu.items())
     if "nvidia" in text.lower():  # machines of several vendors
         return ()
-    matches = ((gpu, pattern.search(text)) for gpu, pattern in _USUAL_OF_SOFTWARE.items())
+    # The GPU that is assumed where a text names only the software of its vendor.
+    patterns = option_aliases("software of a vendor").items()
+    matches = ((gpu, re.search(pattern, text)) for pattern, gpu in patterns)
     return tuple(NamedGpu(gpu=gpu, word=word[0]) for gpu, word in matches if word)[:1]
 
 

@@ -37,7 +37,9 @@ from planner.launch.wrappers.read_containers import (
     pod_resources,
     pods_of,
     program_of,
+    vllm_words,
     word_at,
+    words_at,
 )
 from planner.launch.wrappers.read_recipes import entries_of, options_of, recipes_of
 from planner.launch.wrappers.read_resources import INSTANCES, parse_gpu_name
@@ -153,7 +155,6 @@ def _of_service(spec: YamlValue) -> Iterator[Container]:
     """Yield a vLLM server for each pool of a KServe LLMInferenceService, from its keys."""
     uri, called = spec.get("model", "uri"), spec.get("model", "name")
     model = uri if (uri.text or "").startswith("hf://") else called
-    name = YamlValue.pieces_after(model, "hf://")
     pools = [("decode" if spec.get("prefill").is_mapping else "", spec)]
     pools += [("prefill", spec.get("prefill"))] if spec.get("prefill").is_mapping else []
     for role, pool in pools:
@@ -169,7 +170,7 @@ def _of_service(spec: YamlValue) -> Iterator[Container]:
             options += [plain_word(word, more.line) for word in (more.text or "").split()]
         limits = [gpu_limit(p) for p in pool.get("template", "containers").entries()]
         yield Container(
-            words=(*plain_words("vllm serve", spec.line), word_at(name, model), *options),
+            words=vllm_words(model, options, spec.line),
             environment=container.environment,
             resources=JobResources(
                 gpu=gpu_of_nodes(pool.get("template")),
@@ -237,7 +238,7 @@ def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator
 def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
     """Yield the vLLM server of KServe's Hugging Face runtime; nothing for its other backend."""
     section = predictor.get("model")
-    words = [word_at(entry.pieces, entry) for entry in section.get("args").entries()]
+    words = words_at(section.get("args"))
     if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):
         return
     options: list[Word] = []
@@ -308,9 +309,8 @@ def _of_stack(section: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[
     options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, section.line))
     if any(each.get("enableLoRA").text == "true" for each in (section, *configs)):
         options.append(plain_word("--enable-lora", section.line))
-    for config in configs:
-        options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
-    return (*plain_words("vllm serve", section.line), word_at(url.pieces, url), *options)
+    options += words_at(*(config.get("extraArgs") for config in configs))
+    return vllm_words(url, options, section.line)
 
 
 def _torchtune_command(runtime: str, arguments: Sequence[str], gpus: str | None) -> tuple[str, ...]:
@@ -364,11 +364,8 @@ def _of_kubeai(spec: YamlValue) -> Container:
     profile, _, count = (spec.get("resourceProfile").text or "").partition(":")
     url = spec.get("url")
     is_vllm = spec.get("engine").text == "VLLM"
-    options = (word_at(entry.pieces, entry) for entry in spec.get("args").entries())
-    program = plain_words("vllm serve", spec.line)
-    model = word_at(YamlValue.pieces_after(url, "hf://"), url)
     return Container(
-        words=(*program, model, *options) if is_vllm else (),
+        words=vllm_words(url, words_at(spec.get("args")), spec.line) if is_vllm else (),
         environment=environment_at(spec.get("env")),
         resources=JobResources(
             gpu=profile or None,
@@ -435,11 +432,7 @@ def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
         container = container_at(section, {})
         words = container.words
         if section.get("modelCommand").text != "custom":
-            options = [
-                word_at(entry.pieces, entry)
-                for key in ("args", "extraArgs")
-                for entry in section.get(key).entries()
-            ]
+            options = words_at(section.get("args"), section.get("extraArgs"))
             option_names = {word.begins.partition("=")[0] for word in options}
             sizes = {
                 key: option
@@ -447,8 +440,7 @@ def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
                 if option not in option_names
             }
             options += options_at(pool.get("parallelism"), sizes)
-            program = plain_words("vllm serve", pool.line)
-            words = (*program, word_at(YamlValue.pieces_after(model, "hf://"), model), *options)
+            words = vllm_words(model, options, pool.line)
         labels = [*pool.get("acceleratorTypes", "labelValues").entries()]
         labels += [*values.get("acceleratorTypes", "labelValues").entries()]
         labels += [label for _, label in pool.get("nodeSelector").items()]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from planner.documents.shell.edits import shell_word
 from planner.documents.yaml_writer import documents, yaml_scalar, yaml_text
 from planner.errors import LaunchError
+from planner.launch.option_table import option_aliases
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -23,21 +24,17 @@ from planner.launch.target import (
     fill_template,
 )
 from planner.launch.wrappers.write_script import (
-    MASTER_PORT,
     MEASURES,
     SOME_STEPS,
     PlacedProcess,
-    arguments_lines,
     benchmark,
-    check_user_variables,
-    command,
-    exports,
     find_reached_copies,
     place_processes,
+    process_values,
     runs_by_rank,
     uses_variable,
 )
-from planner.launch.write.write_launch import heading_lines, process_environment, user_variables
+from planner.launch.write.write_launch import heading_lines, user_variables
 
 FOLDER = "/launch"
 """Mount path of the files that commands read."""
@@ -45,29 +42,12 @@ CLAIM = "/data"
 """Mount path of data and checkpoints of a training."""
 _WORK_FOLDER = "/tmp/launch"
 
-# Official images and how their tags name a version.
-# docs.vllm.ai, deployment/docker; docs.sglang.io, installation; nvidia.github.io/TensorRT-LLM,
-# installation/containers; ggml-org/llama.cpp, docs/docker.md.
-_IMAGES = {
-    "vllm": "vllm/vllm-openai:v{}",
-    "sglang": "lmsysorg/sglang:v{}",
-    "tensorrt-llm": "nvcr.io/nvidia/tensorrt-llm/release:{}",
-    "llama-server": "ghcr.io/ggml-org/llama.cpp:server-cuda-{}",
-}
 # Programs in separate images: vLLM's router has images tagged by day.
 _PROGRAMS = {"vllm-router": "vllm/vllm-router:<nightly tag>"}
-_AMD_IMAGES = {"vllm": "rocm/vllm:<tag for {}>", "sglang": "lmsysorg/sglang:<ROCm tag of v{}>"}
 # References that Kubernetes replaces in arguments: $(NAME), and $$ by one $.
 _REFERENCE = re.compile(r"\$(?=\$|\([\w.-]+\))")
 _VERSION = re.compile(r"\b(?:b\d{3,}|\d+\.\d+(?:\.\w+)*)\b")
-_RESOURCES = {
-    "NVIDIA": "nvidia.com/gpu",
-    "AMD": "amd.com/gpu",
-    "Intel": "habana.ai/gaudi",
-    "Google": "google.com/tpu",
-    "AWS": "aws.amazon.com/neuron",
-    "Huawei": "huawei.com/Ascend910",
-}
+_NVIDIA_GPU = "nvidia.com/gpu"
 _HEALTH_ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 
@@ -76,7 +56,9 @@ def image_of(target: LaunchTarget, job: LaunchJob, process: Process) -> str:
     program = next((word for argument in process.arguments for word in argument.words), "")
     if isinstance(program, str) and program in _PROGRAMS:
         return _PROGRAMS[program]
-    image = (_AMD_IMAGES if job.gpu.vendor == "AMD" else _IMAGES).get(target.name)
+    # How the tags of official images name a version.
+    images = option_aliases("image written AMD" if job.gpu.vendor == "AMD" else "image written")
+    image = images.get(target.name)
     version = _VERSION.search(target.version)
     if image is None or version is None:
         return f"<image with {target.version}>"
@@ -111,19 +93,12 @@ def pod_script(
             }
         )
     values: dict[str, Value] = {
+        **process_values(target, job, process),
         "has_files": bool(draft.files),
         "folder": FOLDER,
         "work": _WORK_FOLDER,
-        "environment": exports(process_environment(target, job, process)),
-        "asked": check_user_variables([process]),
-        "several_nodes": process.num_nodes > 1,
-        "num_nodes": process.num_nodes,
-        "master_port": MASTER_PORT,
         "given": [f"export {name}={word}" for name, word in variables.items()],
-        "port": process.port,
         "links": reached,
-        "arguments": arguments_lines(process),
-        "command": command(process),
     }
     return _REFERENCE.sub("$$", fill_template("pod.sh", values))
 
@@ -284,7 +259,7 @@ class Manifest:
             "port": port,
             # These engines have ``/health`` as a readiness check.
             "has_health": bool(port and gpus) and self.target.name in _HEALTH_ENGINES,
-            "resource": _RESOURCES.get(self.job.gpu.vendor, _RESOURCES["NVIDIA"]),
+            "resource": option_aliases("resource written").get(self.job.gpu.vendor, _NVIDIA_GPU),
             "gpus": gpus,
             "files": _yaml_lines(items=files),
             "folder": FOLDER,

@@ -240,6 +240,27 @@ def num_nodes(placed_processes: Sequence[PlacedProcess]) -> int:
     return max((placed.node + placed.process.num_nodes for placed in placed_processes), default=1)
 
 
+def process_values(target: LaunchTarget, job: LaunchJob, process: Process) -> dict[str, Value]:
+    """Return the values of a process that the templates of all wrappers have.
+
+    Raises LaunchError if its launcher is unknown.
+    """
+    return {
+        "environment": exports(process_environment(target, job, process)),
+        "asked": check_user_variables([process]),
+        "several_nodes": process.num_nodes > 1,
+        "num_nodes": process.num_nodes,
+        "several_copies": process.copies > 1,
+        "copies": process.copies,
+        "names_host": uses_variable(process, "HOST_ADDRESS"),
+        "master_port": MASTER_PORT,
+        "port": process.port,
+        "visible": visible_gpus(job),
+        "arguments": arguments_lines(process),
+        "command": command(process),
+    }
+
+
 START = "start.sh"
 _MAX_SHOWN = 8
 MEASURES = "measures what was predicted"
@@ -346,35 +367,19 @@ def _script_text(
     """
     gpus, of_node = process.gpus_per_node, job.cluster.gpus_per_node
     is_single_node, copies_on_node = process.num_nodes == 1, copies_per_node(process, of_node)
+    shown_draft = draft if placed_processes else LaunchDraft(processes=())
     values: dict[str, Value] = {
-        "heading": heading_lines(
-            target,
-            job,
-            draft if placed_processes else LaunchDraft(processes=()),
-            [process],
-            start_lines,
-        ),
+        **process_values(target, job, process),
+        "heading": heading_lines(target, job, shown_draft, [process], start_lines),
         "has_files": bool(draft.files),
-        "environment": exports(process_environment(target, job, process)),
-        "asked": check_user_variables([process]),
         "links": addresses(placed_processes, find_reached_copies(process, placed_processes)),
-        "several_nodes": not is_single_node,
-        "num_nodes": process.num_nodes,
         "by_rank": runs_by_rank(process),
-        "master_port": MASTER_PORT,
-        "names_host": uses_variable(process, "HOST_ADDRESS"),
         "one_here": process.copies == 1 or not is_single_node,
-        "several_copies": process.copies > 1,
         "copies_here": process.copies > 1 and is_single_node,
-        "copies": process.copies,
         "here": copies_on_node,
         "fit": f"({of_node} - FIRST_GPU) / {gpus}" if gpus else str(copies_on_node),
-        "port": process.port,
         "gpus": gpus,
         "has_neighbours": bool(gpus) and is_single_node and len(draft.processes) > 1,
-        "visible": visible_gpus(job),
-        "arguments": arguments_lines(process),
-        "command": command(process),
     }
     return fill_template("script.sh", values)
 

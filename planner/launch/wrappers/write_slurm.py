@@ -23,21 +23,18 @@ from planner.launch.wrappers.write_script import (
     MEASURES,
     SOME_STEPS,
     PlacedProcess,
-    arguments_lines,
     benchmark,
     check_user_variables,
-    command,
     expand_arrays,
-    exports,
     fold_words,
     num_nodes,
     place_processes,
+    process_values,
     runs_by_rank,
-    uses_variable,
     visible_gpus,
 )
 from planner.launch.write.benchmark import STEPS
-from planner.launch.write.write_launch import heading_lines, process_environment, user_variables
+from planner.launch.write.write_launch import heading_lines, user_variables
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
 _USER_SETTINGS = (
@@ -180,19 +177,14 @@ def _function_values(
 ) -> dict[str, Value]:
     """Return template values for the shell function that runs on each node of a process."""
     by_rank = runs_by_rank(process)
+    values = process_values(target, job, process)
     return {
+        **values,
         "function": _function_name(process),
-        "environment": exports(process_environment(target, job, process)),
         "shares_nodes": len(placed_processes) > 1 and process.gpus_per_node > 0,
         "first_gpus": next(placed.gpus for placed in placed_processes if placed.process is process),
-        "several_copies": process.copies > 1,
-        "copies": process.copies,
-        "several_nodes": process.num_nodes > 1,
-        "num_nodes": process.num_nodes,
         "rank": "SLURM_NODEID" if by_rank else "SLURM_PROCID",
-        "names_host": uses_variable(process, "HOST_ADDRESS"),
-        "arguments": arguments_lines(process),
-        "command": " ".join(expand_arrays(process)) if by_rank else command(process),
+        "command": " ".join(expand_arrays(process)) if by_rank else values["command"],
     }
 
 

@@ -283,15 +283,12 @@ def make_servers(
     return tuple(servers)
 
 
-def server_process(server: ServerCommand) -> Process:
-    """Return the process of a server without options beyond its table."""
-    return server.process([*server.start, *server.options])
-
-
 def server_hooks(
     name: str,
     quantities: Callable[[ServerGroup], Quantities] | None = None,
-    process: Callable[[ServerCommand], Process] = server_process,
+    process: Callable[[ServerCommand], Process] = lambda server: server.process(
+        [*server.start, *server.options]
+    ),
     router: Callable[[tuple[ServerCommand, ...]], Sequence[Process]] = lambda servers: (),
     *,
     model: Callable[[ServerGroup, str | None], str | ShellVariable] = model_argument,

@@ -10,18 +10,12 @@ from planner.base.records import record
 from planner.errors import LaunchError
 from planner.estimators.training.sharding import chunk_split
 from planner.launch.model_shape import config_json, without_mtp_modules
-from planner.launch.option_table import shipped_rows
+from planner.launch.option_table import option_aliases, shipped_rows
 from planner.launch.target import LaunchJob, Value, fill_template
 from planner.specs.catalogue import load_model
 from planner.specs.model import ModelSpec
 
 MODULE = "planned_config"
-_BASES = {
-    "llama3": "llama3_8b",
-    "qwen3": "qwen3_1_7b",
-    "deepseek_v3": "deepseek_v3_671b",
-    "gpt_oss": "gpt_oss_20b",
-}
 SUFFIXES = {"fp8": "_float8", "fp4": "_nvfp4"}
 
 
@@ -79,7 +73,7 @@ def custom_config_module(job: LaunchJob) -> str:
     converter_lines = "".join(f"\n        {converter}," for converter in converters)
     values: dict[str, Value] = {
         "module": module,
-        "base": _BASES[module],
+        "base": option_aliases("torchtitan base")[module],
         "function": config_function_name(job),
         "flavor": "" if shipped_model is None else shipped_model.flavor,
         "sizes": _sizes_of(job.model) if shipped_model is None else (),

@@ -29,7 +29,7 @@ from planner.configurations.configuration_tables import TrainingConfigurations, 
 from planner.configurations.training_rules import unsupported
 from planner.errors import LaunchError, OutputError, PlannerError, SpecError
 from planner.launch import MANIFEST, SCRIPT
-from planner.launch.option_table import shipped_rows
+from planner.launch.option_table import option_aliases, shipped_rows
 from planner.launch.target import (
     LaunchDraft,
     LaunchJob,
@@ -307,16 +307,6 @@ def written_files(folder: Path) -> dict[str, str]:
 _MAX_FRAGMENTATION = 0.02
 _NOT_PYTORCH = ("maxtext", "llama-server", "llama-cpp")
 _SEGMENTS = "expandable_segments:True"
-_REASONS = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": "number of kernel queues: 1 keeps collectives in the order in "
-    "which they were issued, overlapped by matrix products",
-    "NCCL_CUMEM_ENABLE": "how NCCL allocates memory that GPUs share",
-    "TORCH_NCCL_AVOID_RECORD_STREAMS": "buffers of collectives are freed as soon as they are done",
-    "NVTE_FLASH_ATTN": "the attention kernel that was predicted",
-    "NVTE_FUSED_ATTN": "the attention kernel that was predicted",
-    "VLLM_USE_V1": "the scheduler that was predicted",
-    "UCX_TLS": "how the cache is sent between workers",
-}
 _TARGET_REASON = "as this version needs it"
 
 
@@ -345,8 +335,9 @@ def process_environment(
     .. [1] PyTorch, "CUDA semantics", memory management: segments that grow leave no gaps.
     .. [2] PyTorch, torchrun: OMP_NUM_THREADS is 1 for each of several processes of a node.
     """
+    reasons = option_aliases("environment reason")
     target_variables = [
-        EnvironmentDefault(name=name, text=text, reason=_REASONS.get(name, _TARGET_REASON))
+        EnvironmentDefault(name=name, text=text, reason=reasons.get(name, _TARGET_REASON))
         for name, text in process.environment.items()
     ]
     set_names = set(process.environment)

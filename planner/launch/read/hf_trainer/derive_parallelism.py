@@ -4,98 +4,32 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from planner.base.training_aliases import TrainingObjective
 from planner.errors import LaunchError, PlannerError
+from planner.launch.option_table import Quantities
 from planner.launch.read.hf_trainer.option_sources import (
-    ZERO_STAGE,
     TrainerOptions,
     parse_positive_int,
 )
-from planner.launch.read.parsed_launch import SettingsBuilder, parse_int, total_gpus
+from planner.launch.read.parsed_launch import SettingsBuilder
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 
-# Accelerate's device maps that spread layers over the GPUs of one process.
-_DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 _DEFAULT_MICRO_BATCH = 8
-_DEFAULT_EVAL_BATCH = 8
 _UNSPECIFIED_BATCH = "not given: one sequence"
 
 
-# Ray workers of LLaMA-Factory and axolotl, and of ms-swift.
-_WORKER_OPTIONS = ("--ray_num_workers", "--device_groups.nproc_per_node")
-
-
-def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the number of GPUs and the degrees of parallelism.
-
-    Raises LaunchError if the degrees do not match the GPUs.
-    """
-    total_processes = parse_int(options.world.num_gpus) or options.number("accelerate", "num_gpus")
-    total_processes = total_processes or next(
-        (
-            workers
-            for name in _WORKER_OPTIONS
-            if (workers := parse_positive_int(options.texts.get(name)))
-        ),
-        None,
+def refuse_other_split(quantities: Quantities, settings: SettingsBuilder) -> None:
+    """Raise LaunchError if the degrees of a file split another number of GPUs than it starts."""
+    split_gpus, started_gpus = map(quantities.get, ("split_gpus", "started_gpus"))
+    if split_gpus is None or started_gpus in (None, split_gpus):
+        return
+    tensor, context = map(settings.values.get, ("tensor_parallel", "context_parallel"))
+    raise LaunchError(
+        f"parallelism_config splits {split_gpus} GPUs (copies {quantities['replicas']} x "
+        f"shards {quantities['shards']} x tensor {tensor} x context {context} "
+        f"x experts {quantities['expert_ranks']}), but {started_gpus} are started: change one of "
+        "them."
     )
-    num_gpus = total_processes or total_gpus(options.world)
-    has_resources = any(
-        (options.world.num_nodes, options.world.gpus_per_node, options.world.num_gpus)
-    )
-    is_single_process = (
-        options.world.is_one_process
-        and not has_resources
-        and "train_batch_size" not in options.texts
-    )
-    if total_processes is None and is_single_process:
-        num_gpus = 1
-        settings.defaults["num_gpus"] = "python without a launcher starts one process"
-    tensor_parallel = options.number("accelerate", "tensor_parallel")
-    tensor_parallel = tensor_parallel or options.number("deepspeed", "tensor_parallel") or 1
-    context_parallel = options.number("accelerate", "context_parallel") or 1
-    uses_ulysses = context_parallel > 1 and options.of("accelerate", "head_exchange") == "deepspeed"
-    ulysses_ranks = options.number("accelerate", "head_ranks")
-    for source in ("script", "deepspeed"):
-        ulysses_ranks = ulysses_ranks or options.number(source, "context_parallel")
-    if (ulysses_ranks or 1) > 1:
-        context_parallel, uses_ulysses = ulysses_ranks or 1, True
-    settings.values |= {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel}
-    if uses_ulysses:
-        settings.values["cp_comm_type"] = "a2a"
-    # With Ulysses, replicas and shards are DeepSpeed's data-parallel ranks.
-    replicas = (not uses_ulysses and options.number("accelerate", "data_parallel_replicas")) or 1
-    shards = options.number("accelerate", "shard_size")
-    # Axolotl splits experts over separate ranks; shards default to one.
-    separate_experts = parse_positive_int(options.texts.get("--expert_parallel_size")) or 1
-    if separate_experts > 1:
-        shards = shards or 1
-    if shards and (separate_experts > 1 or options.of("accelerate", "fsdp_version") == "2"):
-        required_gpus = replicas * shards * tensor_parallel * context_parallel * separate_experts
-        if num_gpus is not None and num_gpus != required_gpus:
-            raise LaunchError(
-                f"parallelism_config splits {required_gpus} GPUs (copies {replicas} x "
-                f"shards {shards} x tensor {tensor_parallel} x context {context_parallel} "
-                "x experts "
-                f"{separate_experts}), but {num_gpus} are started: change one of them."
-            )
-        num_gpus = required_gpus
-    if options.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
-        replicas = parse_int(options.world.num_nodes) or replicas
-    settings.values["data_parallel_replicas"] = replicas
-    deepspeed_experts = options.number("deepspeed", "expert_parallel") or parse_positive_int(
-        options.texts.get("--ep_size")
-    )
-    settings.values["expert_parallel"] = deepspeed_experts or separate_experts
-    if num_gpus is not None:
-        settings.values["num_gpus"] = num_gpus
-        if (
-            options.texts.get("--device_map") in _DEVICE_MAPS
-            and num_gpus > 1 == tensor_parallel * context_parallel
-            and not options.has_deepspeed
-        ):
-            settings.values |= {"layer_split": True, "pipeline_parallel": num_gpus}
 
 
 def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
@@ -172,30 +106,6 @@ def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
         )
 
 
-def derive_evaluation(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the sequences that a GPU evaluates at once, where samples are held out for it.
-
-    ``eval_strategy`` is "no" by default (transformers 5.23, training_args.py); axolotl and ms-swift
-    evaluate what they split off.
-    """
-    objective = settings.values.get("training_objective")
-    if objective is not None and TrainingObjective(objective).needs_rollouts:
-        return
-    texts = options.texts
-    sequences = parse_positive_int(texts.get("--per_device_eval_batch_size"))
-    strategy = texts.get("--eval_strategy") or texts.get("--evaluation_strategy")
-    parts = (texts.get(option) or "0" for option in ("--val_set_size", "--split_dataset_ratio"))
-    holds_out = any(part.strip("0.") for part in parts)
-    if strategy not in ("steps", "epoch") and not (sequences and holds_out and strategy is None):
-        return
-    if sequences:
-        settings.values["eval_batch_size"] = sequences
-    elif options.has_script:
-        settings.assume(
-            "eval_batch_size", _DEFAULT_EVAL_BATCH, "no per_device_eval_batch_size: the Trainer's"
-        )
-
-
 def _agreed_number(options: TrainerOptions, parameter: str, key: str) -> int | None:
     """Return a parameter's number from the script or DeepSpeed's file; None if neither sets it.
 
@@ -234,68 +144,8 @@ def _complete_batch(
     return micro_batch, steps
 
 
-_WEIGHT_STAGE = 3
 # Of DeepSpeed's runtime/zero/config.py.
 _DEFAULT_MAX_LIVE, _DEFAULT_PREFETCHED = 1_000_000_000, 50_000_000
-
-
-def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the ZeRO stage and what is offloaded from the GPU."""
-    stage = options.of("deepspeed", "zero_stage") or options.of("accelerate", "deepspeed_stage")
-    shards_weights = options.of("script", "sharded_weights") or options.of(
-        "accelerate", "sharded_weights"
-    )
-    fsdp_words = (options.texts.get("--fsdp") or "").replace(",", " ").split()
-    is_fsdp = uses_fsdp(options)
-    if options.has_deepspeed or distributed_type_of(options) == "DEEPSPEED":
-        level = parse_positive_int(stage) or 0
-        if stage is None and (missing_file := options.absent_file()):
-            level = _stage_of_file_name(missing_file, settings)
-        elif stage is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
-            level, reason = 2, "the text does not name DeepSpeed's file"
-            settings.assume("zero_stage", level, f"{reason}: planner assumes stage 2")
-            settings.fallbacks["zero_stage"] = (
-                _WEIGHT_STAGE,
-                f"{reason}; with stage 2 it does not fit",
-            )
-    elif is_fsdp:
-        level = 2 if shards_weights == "false" or "shard_grad_op" in fsdp_words else 3
-    else:
-        level = 0
-    num_gpus = settings.values.get("num_gpus")
-    model_ranks = settings.values["tensor_parallel"] * settings.values.get("pipeline_parallel", 1)
-    if level and num_gpus is not None and num_gpus == model_ranks:
-        settings.notes.append(f"With one rank nothing is sharded: stage {level} has no effect.")
-        level = 0
-    is_unspecified = (
-        not (options.has_deepspeed or is_fsdp or distributed_type_of(options))
-        and options.takes_sharding
-    )
-    if is_unspecified and options.has_script and num_gpus != model_ranks:
-        reason = "no file sets the sharding of the states"
-        settings.assume("zero_stage", level, f"{reason}: none")
-        settings.fallbacks["zero_stage"] = _WEIGHT_STAGE, f"{reason}; unsharded they do not fit"
-    settings.values["zero_stage"] = level
-    if level == _WEIGHT_STAGE and options.of("accelerate", "deepspeed_init") == "false":
-        settings.values["zero3_init"] = "false"
-        settings.notes.append(
-            "Each process loads all weights before ZeRO-3 shards them: zero3_init_flag is off, or "
-            "the program makes its training arguments after its model."
-        )
-    settings.values["offload"] = _derive_offload(options, fsdp_words, is_fsdp)
-    file_text = options.texts.get("activation_checkpointing.cpu_checkpointing")
-    offloads_activations = file_text == "true" or options.of("script", "offload") == "activations"
-    if offloads_activations and not (offload := settings.values["offload"]).endswith("nvme"):
-        settings.values["offload"] = (
-            "activations" if offload == "none" else f"{offload}_activations"
-        )
-    if (hpz := options.number("deepspeed", "hpz")) and hpz > 1:
-        settings.notes.append(
-            f"hpz keeps a second copy of the weights over each {hpz} ranks. Its memory and its "
-            "faster gathers are not predicted."
-        )
-
-
 _PARAMETERS = "parameters"
 
 
@@ -328,19 +178,6 @@ def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
             settings.values["stage3_max_live_parameters"] = reuse_distance + prefetched
 
 
-def _stage_of_file_name(file: str, settings: SettingsBuilder) -> int:
-    """Return the ZeRO stage in the name of a missing file; 0 if the name has none."""
-    name = file.rpartition("/")[2].lower()
-    match = ZERO_STAGE.search(name)
-    if match is None:
-        settings.mark_missing("zero_stage")
-        return 0
-    settings.defaults["zero_stage"] = f"{file} not found: stage {match[1]}, from its name"
-    if "offload" in name:
-        settings.notes.append(f"{file} not found: its offloading is not known.")
-    return int(match[1])
-
-
 def distributed_type_of(options: TrainerOptions) -> str:
     """``distributed_type`` of accelerate in upper case; empty where it is not set."""
     return (options.of("accelerate", "kind") or "").upper()
@@ -351,23 +188,3 @@ def uses_fsdp(options: TrainerOptions) -> bool:
     # A bare --fsdp, with text None, counts.
     text = options.texts.get("--fsdp", "false")
     return distributed_type_of(options) == "FSDP" or text not in ("", "false", "False")
-
-
-def _derive_offload(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> str:
-    """Return which of optimizer states and weights go to host or drives, as ``offload`` value."""
-    if is_fsdp:
-        weights = options.of("script", "offload") == "optimizer_weights" or "offload" in legacy
-        if weights or options.of("accelerate", "fsdp_offload") == "true":
-            return "optimizer_weights"
-    device = {
-        name: options.texts.get(f"zero_optimization.offload_{name}.device")
-        or options.of("accelerate", f"deepspeed_{'weights' if name == 'param' else name}")
-        for name in ("optimizer", "param")
-    }
-    offloaded = {name for name, where in device.items() if where in ("cpu", "nvme")}
-    drives = "_nvme" if "nvme" in device.values() else ""
-    if "param" in offloaded:
-        return "optimizer_weights" + drives
-    if "optimizer" in offloaded or options.texts.get("zero_optimization.cpu_offload") == "true":
-        return "optimizer" + drives
-    return "none"

@@ -29,12 +29,7 @@ from planner.launch.read.parsed_launch import LaunchSettings, total_gpus
 from planner.question.terms import terms_about
 
 _FACTORY_ONLY_KEYS = {
-    "finetuning_type",
-    "cutoff_len",
-    "template",
-    "dataset_dir",
-    "pref_loss",
-    "lora_target",
+    *("finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target")
 }
 _DEGREES = terms_about("parallel_degree", "train")
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")

@@ -100,7 +100,7 @@ def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Chang
         return translate_changes("llama-factory-v1", file_changes, extends=False), sibling_changes
     if is_llama_factory_document(texts):
         return translate_changes("llama-factory", file_changes, extends=True), sibling_changes
-    words = [text for argument in command.positional if (text := argument.single)]
+    words = command.words
     if script := script_of(words, texts):
         return translate_changes(
             script.dialect, file_changes, extends=script.extends

@@ -27,7 +27,12 @@ from planner.launch.option_table import (
     shipped_rows,
 )
 from planner.launch.read.expression_rows import derive_options
-from planner.launch.read.parsed_launch import JobResources, SettingsBuilder, total_gpus
+from planner.launch.read.parsed_launch import (
+    JobResources,
+    OptionReader,
+    SettingsBuilder,
+    total_gpus,
+)
 
 
 @dataclass(kw_only=True)
@@ -137,13 +142,14 @@ _DEEPSPEED_FILE_OPTIONS = (
 
 @record(kw_only=True)
 class TrainerOptions:
-    """Options of each source as its table reads them, and their texts.
+    """Options of each source as its table reads them, all of them in ``reading``, and their texts.
 
     ``texts`` are all options by name, None for an unreadable value; ``spelled`` are their names in
     the file. ``words`` are the program and its positional arguments. ``takes_sharding``: the
     user's own configuration of accelerate may set the sharding.
     """
 
+    reading: OptionReader
     script: Mapping[str, ParameterReading]
     deepspeed: Mapping[str, ParameterReading]
     accelerate: Mapping[str, ParameterReading]
@@ -152,18 +158,16 @@ class TrainerOptions:
     deepspeed_keys: frozenset[str] = frozenset()
     has_script: bool
     is_supervised: bool
-    world: JobResources
     unknown: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     takes_sharding: bool = False
 
-    def default(self, program: str, option: str) -> OptionAlias | None:
-        """The default that a front end has for an option; None if it has none."""
-        rows = (row for row in program_defaults(program) if row.into == option)
-        return next(
-            (row for row in rows if _holds(row.text, self.texts, self.words, self.texts.get)), None
-        )
+    @property
+    def trl_defaults(self) -> list[OptionAlias]:
+        """The defaults of TRL that hold; empty for other programs."""
+        rows = program_defaults("trl") if self.is_supervised else ()
+        return [row for row in rows if _holds(row.text, self.texts, self.words, self.texts.get)]
 
     def of(self, source: str, parameter: str) -> str | None:
         """The value of a parameter in one source; None where none of its options is set."""
@@ -235,16 +239,14 @@ _EMPTY_TEXTS = (None, "", "null", "none", "false")
 _LOSSES = ("--pref_loss", "--loss_type")
 # Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
 _WITHOUT_REFERENCE = ("orpo", "simpo")
-# huggingface/trl 0.26, trl/trainer/grpo_config.py, and as axolotl, ms-swift and PPO call them.
-_ROLLOUT_LENGTHS = {"--max_prompt_length": 512, "--max_completion_length": 256}
-_ANSWERS = ("--max_completion_length", "--max_new_tokens", "--response_length")
 _GENERATION = (
     *("num_generations", "use_vllm", "temperature", "top_p", "top_k", "reward_funcs"),
     *("reward_weights", "reward_model_path", "num_iterations", "epsilon", "scale_rewards"),
 )
 OBJECTIVE_OPTIONS = (
     *(*_OPTIONS, *_LOSSES, "--reward_model", "--precompute_ref_log_probs"),
-    *("--beta", "--max_prompt_length", *_ANSWERS),
+    *("--beta", "--max_prompt_length", "--max_completion_length", "--max_new_tokens"),
+    "--response_length",
 )
 
 
@@ -413,35 +415,6 @@ def generation_options(options: TrainerOptions) -> frozenset[str]:
         for name, spelled in options.spelled.items()
         if name.startswith("vllm_") or name in _GENERATION
     )
-
-
-def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the sequence length of the update in tokens: longest prompt plus longest answer."""
-    prompt_length = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
-        "script", "trl_length"
-    )
-    answer_length = next(
-        (n for name in _ANSWERS if (n := parse_positive_int(options.texts.get(name)))), None
-    )
-    defaults_used = [
-        f"{default} of {name}, TRL's"
-        for name, default, tokens in zip(
-            _ROLLOUT_LENGTHS, _ROLLOUT_LENGTHS.values(), (prompt_length, answer_length), strict=True
-        )
-        if tokens is None
-    ]
-    longest = options.number("script", "trl_length")
-    if longest is not None and options.is_on("--use_unsloth"):  # of prompt and answer together
-        settings.values["sequence_length"] = longest
-        return
-    default_prompt, default_answer = _ROLLOUT_LENGTHS.values()
-    length = (prompt_length or default_prompt) + (answer_length or default_answer)
-    if defaults_used:
-        settings.assume(
-            "sequence_length", length, f"prompt and answer, with {' and '.join(defaults_used)}"
-        )
-    else:
-        settings.values["sequence_length"] = length
 
 
 def refuse_unknown_training(kind: str, name: str) -> None:

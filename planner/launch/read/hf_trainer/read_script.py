@@ -150,17 +150,11 @@ def _with_loss_chunks(settings: LaunchSettings, chunk_tokens: int | None) -> Lau
 
 
 _TRAINER_MARKERS = (
-    "--per_device_train_batch_size",
-    "--per_gpu_train_batch_size",
+    *("--per_device_train_batch_size", "--per_gpu_train_batch_size"),
     "--gradient_accumulation_steps",
 )
 _TRAINER_ARGUMENTS = {
-    "learning_rate",
-    "output_dir",
-    "num_train_epochs",
-    "max_steps",
-    "use_peft",
-    "lora_r",
+    *("learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r")
 }
 _TRAINER_PROGRAMS = ("run_clm.py", "sft.py")
 _TRL_SCRIPTS = re.compile(
@@ -168,17 +162,6 @@ _TRL_SCRIPTS = re.compile(
     r"|(?:^|/)examples/scripts/(?:\w+_)?(?:sft|dpo|orpo|cpo|kto|bco|gkd|grpo|rloo|reward\w*)(?:_\w+)?\.py"
 )
 _MEGATRON_OPTIONS = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
-_ACCELERATE_FLAGS = {
-    "--use_deepspeed": "DEEPSPEED",
-    "--use_fsdp": "FSDP",
-    "--multi_gpu": "MULTI_GPU",
-}
-_SECTION_PREFIXES = {
-    "fsdp_config": "fsdp_",
-    "fp8_config": "fp8_",
-    "parallelism_config": "parallelism_config_",
-    "dynamo_config": "dynamo_",
-}
 
 
 def starts_trainer(words: Sequence[str]) -> bool:
@@ -316,21 +299,22 @@ def build_settings(
     ``is_sharded_elsewhere`` if none of these files may set the sharding.
     Raises LaunchError if the options contradict each other.
     """
+    all_options = {**sources.script, **sources.deepspeed, **sources.accelerate}
+    command = ParsedCommand(
+        target="transformers", name=sources.name, text="", options=all_options,
+        resources=sources.worlds[0],
+    )  # fmt: skip
     options = TrainerOptions(
+        reading=OptionReader(command=command, meanings={}),
         script=_read_table("transformers", sources.script),
         deepspeed=_read_table("deepspeed", sources.deepspeed),
         accelerate=_read_table("accelerate", sources.accelerate),
-        texts={
-            name: text_of(option)
-            for section in (sources.script, sources.deepspeed, sources.accelerate)
-            for name, option in section.items()
-        },
+        texts={name: text_of(option) for name, option in all_options.items()},
         has_deepspeed=bool(sources.deepspeed)
         or bool({"--deepspeed", "--deepspeed_config"} & {*sources.script}),
         deepspeed_keys=frozenset(sources.deepspeed),
         has_script=bool(sources.script),
         is_supervised=is_supervised,
-        world=sources.worlds[0],
         unknown=tuple(option.option for option in sources.unknown),
         spelled=sources.spelled,
         words=tuple(sources.words),
@@ -378,9 +362,8 @@ def gather_options(command: ParsedCommand, sources: OptionSources) -> None:
     if is_document("accelerate", options):
         for option in options.values():
             section, dot, key = option.option.partition(".")
-            prefix = (
-                _SECTION_PREFIXES.get(section, "") if dot else ""
-            )  # keys may lack the section's prefix
+            # Keys may lack the section's prefix.
+            prefix = option_aliases("accelerate section").get(section, "") if dot else ""
             full_key = key if key.startswith(prefix) else prefix + key
             sources.put(sources.accelerate, f"{section}{dot}{full_key}", option)
     elif is_document("deepspeed", options):
@@ -418,9 +401,8 @@ def _gather_argument(name: str, option: ParsedOption, sources: OptionSources) ->
         sources.put(sources.script, SECTION + key, option)
     elif name.startswith(_INLINE):  # the mapping itself in place of its file
         sources.put(sources.deepspeed, name.removeprefix(_INLINE), option)
-    elif spelled_name in _ACCELERATE_FLAGS:
-        distributed_type = option.with_value(_ACCELERATE_FLAGS[spelled_name])
-        sources.put(sources.accelerate, "distributed_type", distributed_type)
+    elif kind := option_aliases("accelerate flag").get(spelled_name):
+        sources.put(sources.accelerate, "distributed_type", option.with_value(kind))
     elif target_option := option_aliases("accelerate launch").get(spelled_name):
         sources.put(sources.accelerate, target_option, option)
     elif spelled_name == "--zero_stage":

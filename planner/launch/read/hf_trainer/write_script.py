@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from planner.base.enums import AttentionKind
 from planner.base.training_aliases import (
@@ -11,6 +11,7 @@ from planner.base.training_aliases import (
     parse_adapter_targets,
     transformers_name,
 )
+from planner.documents.yaml_writer import yaml_text
 from planner.launch.model_shape import config_json, family_of
 from planner.launch.option_table import (
     MutableQuantities,
@@ -162,14 +163,12 @@ def expert_adapter_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
     return (ParameterNote(parameter="lora_targets", value="all_linear", note=note),)
 
 
-def adapter_precision_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """Return a note if TRL converts LoRA adapters of 4-bit weights to 16 bits; else ()."""
-    if job["adapter"] != "qlora" or not is_supervised(job):
-        return ()
-    if job["main_params_precision"] not in (None, "framework", "fp32"):
-        return ()
-    note = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits: less memory than planned"
-    return (ParameterNote(parameter="main_params_precision", value="fp32", note=note),)
+_SAME_NAMES = (
+    *("micro_batch_size", "precision", "expert_compute", "torch_compile", "loss_kernel"),
+    *("loss_chunks", "fp8_attention", "recompute", "recompute_num_layers", "adapter"),
+    *("layer_split", "mtp_num_layers", "dropout", "paged_optimizer"),
+)
+"""Parameters whose value in the plan is that of the script."""
 
 
 def script_quantities(job: LaunchJob) -> Quantities:
@@ -178,33 +177,20 @@ def script_quantities(job: LaunchJob) -> Quantities:
     bf16_or_fp16 = "float16" if job["precision"] == "fp16" else "bfloat16"
     has_16_bit_weights = job.profile.name.endswith("bf16")
     return {
-        "micro_batch_size": job["micro_batch_size"],
+        **{name: job[name] for name in _SAME_NAMES},
         "gradient_accumulation_steps": job.accumulation_steps,
         "trl_length": sequence_length if is_trl else None,
         **(fill_quantities(job) if is_trl else {}),
         "block_length": None if is_trl else sequence_length,
         "training_steps": job.training_steps,
-        "precision": job["precision"],
         # DeepSpeed keeps further weights in other formats.
         "weights_type": bf16_or_fp16 if has_adapter(job) or has_16_bit_weights else "float32",
         "flash_attention": job["flash_attention"] if is_trl else None,
         "attention_kernel": job["attention_kernel"] if is_trl else None,
-        "expert_compute": job["expert_compute"],
-        "torch_compile": job["torch_compile"],
-        "loss_kernel": job["loss_kernel"],
         "trl_loss": "nll" if is_trl and job["loss_kernel"] in ("auto", "eager") else None,
-        "loss_chunks": job["loss_chunks"],
-        "fp8_attention": job["fp8_attention"],
-        "recompute": job["recompute"],
-        "recompute_num_layers": job["recompute_num_layers"],
-        "adapter": job["adapter"],
-        "layer_split": job["layer_split"],
         **adapter_quantities(job),
         "fused_kernels": job.profile.name in ("HF Trainer Triton", "Unsloth"),
-        "mtp_num_layers": job["mtp_num_layers"],
-        "dropout": job["dropout"],
         "optimizer_name": optimizer_name(job),
-        "paged_optimizer": job["paged_optimizer"],
         "unnamed_optimizer": unnamed_optimizer(job),
     }
 
@@ -279,19 +265,6 @@ def adapter_notes(job: LaunchJob) -> tuple[str, ...]:
     )
 
 
-def script_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """Return notes on values the script cannot express."""
-    remarks = [*expert_adapter_notes(job), *adapter_precision_notes(job)]
-    if not is_supervised(job):
-        if not job["flash_attention"]:
-            note = "run_clm.py has no option for it: PyTorch's fused attention runs"
-            remarks.append(ParameterNote(parameter="flash_attention", value="false", note=note))
-        if job["offload"] == "activations":
-            note = "run_clm.py has no option for it"
-            remarks.append(ParameterNote(parameter="offload", value="activations", note=note))
-    return tuple(remarks)
-
-
 def script_files(job: LaunchJob) -> tuple[LaunchOutputFile, ...]:
     """``config.json`` of a model without a public name; empty for others."""
     config = None if is_supervised(job) else config_json(job.model)
@@ -304,18 +277,23 @@ def json_file(name: str, values: Mapping[str, object], meaning: str) -> LaunchOu
     return LaunchOutputFile(name=name, text=text, meaning=meaning)
 
 
-def nest_options(
-    settings: Mapping[str, str | None], value: Callable[[str | None], Quantity] | None = None
-) -> dict[str, object]:
+def yaml_file(name: str, settings: OptionTexts, meaning: str) -> LaunchOutputFile:
+    """A YAML file of options with dotted names, each with its note."""
+    notes = {option.option: option.note for option in settings.options if option.note}
+    document = nest_options({option.option: option.text for option in settings.options})
+    return LaunchOutputFile(name=name, text=yaml_text(document, notes), meaning=meaning)
+
+
+def nest_options(settings: Mapping[str, str | None]) -> dict[str, object]:
     """Convert options with dotted names to a nested document with typed values."""
     document: dict[str, object] = {}
     sections: dict[str, dict[str, str | None]] = {}
     for option, text in settings.items():
         section, dot, key = option.partition(".")
-        document.setdefault(section, None if dot else (value or parse_scalar)(text))
+        document.setdefault(section, None if dot else parse_scalar(text))
         if dot:
             sections.setdefault(section, {})[key] = text
-    return document | {section: nest_options(keys, value) for section, keys in sections.items()}
+    return document | {section: nest_options(keys) for section, keys in sections.items()}
 
 
 def parse_scalar(text: str | None) -> Quantity:
