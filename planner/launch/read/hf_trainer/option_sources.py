@@ -323,7 +323,7 @@ def preference_of_folder(words: Sequence[str], folders: Sequence[str]) -> str | 
     >>> preference_of_folder(["main.py"], ["step2_dpo_finetuning", "training_scripts", "llama2"])
     'dpo'
     """
-    if words and words[0].rpartition("/")[2] not in _GENERIC_PROGRAMS:
+    if not words or words[0].rpartition("/")[2] not in _GENERIC_PROGRAMS:
         return None
     parts = re.split(r"[^a-z0-9]+", "/".join(folders).lower())
     return next((part for part in reversed(parts) if part in _PREFERENCES), None)
@@ -431,11 +431,11 @@ def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
         if tokens is None
     ]
     longest = options.number("script", "trl_length")
-    if longest is not None and options.is_on("--use_unsloth"):  # of prompt and answer together
-        settings.values["sequence_length"] = longest
-        return
     default_prompt, default_answer = _ROLLOUT_LENGTHS.values()
     length = (prompt_length or default_prompt) + (answer_length or default_answer)
+    if longest is not None and options.is_on("--use_unsloth"):  # of prompt and answer together
+        settings.values["sequence_length"] = min(longest, length)
+        return
     if defaults_used:
         settings.assume(
             "sequence_length", length, f"prompt and answer, with {' and '.join(defaults_used)}"
