@@ -153,3 +153,17 @@ def test_the_method_of_an_own_document_is_the_objective(tmp_path: Path) -> None:
     )
 
     assert read_launch(path).values["training_objective"] == "dpo"
+
+
+@pytest.mark.parametrize("reference", ["", ", ref_model=None", ", ref_model=judge"])
+@pytest.mark.parametrize("adapter", ["", "peft = LoraConfig(r=8)\n"])
+def test_a_reference_model_beside_adapters_is_named(
+    tmp_path: Path, reference: str, adapter: str
+) -> None:
+    judge = "judge = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')\n"
+    text = f"DPOTrainer(model=model, args=DPOConfig(max_length=512){reference})\n"
+
+    launch = _read(tmp_path, MODEL + judge + adapter + text)
+
+    is_named = "ref_model, a second model" in undecided_options(launch)
+    assert is_named == (reference.endswith("judge") and adapter != "")

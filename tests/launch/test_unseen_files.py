@@ -760,3 +760,16 @@ def test_a_folder_names_no_objective_of_a_document(tmp_path: Path) -> None:
     launch = _read(tmp_path, {"reward_learning/configs/zero2.yaml": text})
 
     assert "training_objective" not in launch.values
+
+
+@pytest.mark.parametrize("own", ["", "system_prompt: x\n"])
+@pytest.mark.parametrize("checkpointing", ["", "gradient_checkpointing: true\n"])
+def test_a_document_with_keys_of_its_own_has_a_program(
+    tmp_path: Path, own: str, checkpointing: str
+) -> None:
+    text = "model_name_or_path: Qwen/Qwen3-8B\nper_device_train_batch_size: 1\nbf16: true\n"
+
+    launch = _read(tmp_path, {"sft.yaml": f"{text}model_max_length: 512\n{own}{checkpointing}"})
+
+    is_open = "the program that reads it" in undecided_options(launch)
+    assert is_open == (own != "" and checkpointing == "")

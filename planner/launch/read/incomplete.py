@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from planner.documents.shell.scope import IN_BRANCHES, ONLY_IN_SOME
 from planner.launch.option_table import OptionRole
 from planner.launch.read.harmless import has_harmless_name
+from planner.launch.read.hf_trainer.derive_settings import NO_CHECKPOINTING
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.option_lines import Status
 from planner.launch.targets import readers
@@ -59,6 +60,7 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
             choices = _CHOICES.match(line.meaning)
             yield f"{line.option} ({choices['choices']})" if choices else line.option
     yield from _unseen_defaults(launch)
+    yield from _unseen_program(launch)
     yield from _open_lengths(launch)
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
     yield from (f"{name} (not found)" for name in _missing_files(launch))
@@ -82,6 +84,16 @@ def _unseen_defaults(launch: ImportedLaunch) -> Iterator[str]:
     is_open = "micro_batch_size" in launch.defaults and not names & _OF_TRAINER
     if launch.target.name in _TRAINERS and program is not None and is_open:
         yield f"the batch of {program.rpartition('/')[2]}"
+
+
+def _unseen_program(launch: ImportedLaunch) -> Iterator[str]:
+    """Yield the program of a document whose keys are partly its own: it may set the rest."""
+    is_bare = launch.target.name in _TRAINERS and not launch.command.positional
+    is_document = is_bare and launch.command.name.endswith(_DOCUMENTS)
+    has_default = launch.defaults.get("recompute") == NO_CHECKPOINTING
+    own_keys = {line.option for line in launch.lines_with_status(Status.UNKNOWN)}
+    if is_document and has_default and own_keys and "the program" not in own_keys:
+        yield "the program that reads it"
 
 
 def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:

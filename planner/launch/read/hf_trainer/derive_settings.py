@@ -65,6 +65,9 @@ def derive_images(options: TrainerOptions, settings: SettingsBuilder) -> None:
 ADAPTED_TOWER = "Adapters of the vision tower are not predicted: planner assumes it frozen."
 
 
+NO_CHECKPOINTING = "no --gradient_checkpointing"
+
+
 def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
     """Set recomputation, attention kernel and other kernel choices."""
     inside = options.of("script", "sharded_recompute") or options.of("accelerate", "fsdp_recompute")
@@ -78,7 +81,7 @@ def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
     if recompute is None and options.is_supervised and default is not None:
         settings.assume("recompute", "full", default.note)
     elif recompute is None:
-        settings.assume("recompute", "none", "no --gradient_checkpointing")
+        settings.assume("recompute", "none", NO_CHECKPOINTING)
     else:
         settings.values["recompute"] = recompute
     flash = options.script.get("flash_attention")
