@@ -773,3 +773,39 @@ def test_a_document_with_keys_of_its_own_has_a_program(
 
     is_open = "the program that reads it" in undecided_options(launch)
     assert is_open == (own != "" and checkpointing == "")
+
+
+@pytest.mark.parametrize(
+    ("modules", "trained", "is_open"),
+    [
+        ("embed_tokens lm_head", "embeddings", False),
+        ("score mtp.norm", None, True),
+        ("lm_head score", "embeddings", True),
+    ],
+)
+def test_modules_that_are_trained_in_full_are_read_or_named(
+    tmp_path: Path, modules: str, trained: str | None, is_open: bool
+) -> None:
+    script = f"swift sft --model Qwen/Qwen3-8B --train_type lora --modules_to_save {modules}\n"
+
+    launch = _read(tmp_path, {"run.sh": script})
+
+    assert launch.values.get("modules_to_save") == trained
+    assert ("modules_to_save" in undecided_options(launch)) == is_open
+
+
+@pytest.mark.parametrize("encoder", ["frozen", "lora", "full"])
+@pytest.mark.parametrize("decoder", ["frozen", "lora", "full"])
+def test_parts_of_a_model_that_torchtune_trains_are_read_or_named(
+    tmp_path: Path, decoder: str, encoder: str
+) -> None:
+    text = (
+        "model:\n  _component_: torchtune.models.llama3_2_vision.lora_llama3_2_vision_11b\n"
+        f"  decoder_trainable: {decoder}\n  encoder_trainable: {encoder}\n"
+        "  fusion_trainable: lora\n  lora_attn_modules: ['q_proj']\nbatch_size: 1\n"
+    )
+
+    undecided = undecided_options(_read(tmp_path, {"lora.yaml": text}))
+
+    assert ("model.decoder_trainable" in undecided) == (decoder != "lora")
+    assert ("model.encoder_trainable" in undecided) == (encoder != "frozen")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from planner.base.training_aliases import is_one_end
 from planner.documents.shell.scope import IN_BRANCHES, ONLY_IN_SOME
 from planner.launch.option_table import OptionRole
 from planner.launch.read.harmless import has_harmless_name
@@ -22,6 +23,7 @@ _SHIPPED_FILE = re.compile(
 )
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
+_SAVED_MODULES = re.compile(r"modules_to_save$|^-*additional_target$")
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".conf")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 
@@ -61,6 +63,7 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
             yield f"{line.option} ({choices['choices']})" if choices else line.option
     yield from _unseen_defaults(launch)
     yield from _unseen_program(launch)
+    yield from _unknown_modules(launch)
     yield from _open_lengths(launch)
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
     yield from (f"{name} (not found)" for name in _missing_files(launch))
@@ -94,6 +97,14 @@ def _unseen_program(launch: ImportedLaunch) -> Iterator[str]:
     own_keys = {line.option for line in launch.lines_with_status(Status.UNKNOWN)}
     if is_document and has_default and own_keys and "the program" not in own_keys:
         yield "the program that reads it"
+
+
+def _unknown_modules(launch: ImportedLaunch) -> Iterator[str]:
+    """Yield the option of modules that are trained in full, unless they are the model's ends."""
+    for line in launch.lines_with_status(Status.UNDERSTOOD):
+        names = line.text.replace(",", " ").split()
+        if _SAVED_MODULES.search(line.option) and not all(map(is_one_end, names)):
+            yield line.option
 
 
 def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:

@@ -311,11 +311,12 @@ def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
             "DoRA is predicted as LoRA, without the norms of W + BA in each forward pass and its "
             "magnitudes: steps take longer."
         )
-    if saved_modules := options.of("script", "saved_modules"):
+    modules = (options.of("script", "saved_modules") or "").replace(",", " ").split()
+    if ends := " ".join(name for name in modules if is_one_end(name)):
         settings.values["modules_to_save"] = "embeddings"
-        if is_one_end(saved_modules):
+        if is_one_end(ends):
             settings.notes.append(
-                f"{saved_modules} alone is not predicted: embedding and logits are counted."
+                f"{ends} alone is not predicted: embedding and logits are counted."
             )
     double_quantization = options.of("script", "double_quantization")
     is_4_bit = adapter == "qlora" and not eight_bits
