@@ -728,6 +728,13 @@ def test_an_image_for_the_host_alone_is_named(tmp_path: Path, tag: str) -> None:
     assert bool(undecided_options(launch)) == (tag != "server-cuda")
 
 
+def test_an_image_of_an_unknown_version_is_known(tmp_path: Path) -> None:
+    image = "ghcr.io/huggingface/text-generation-inference:${TGI_VERSION}"
+    compose = f"services:\n  llm:\n    image: {image}\n    command: --model-id Qwen/Qwen3-8B\n"
+
+    assert _read(tmp_path, {"compose.yaml": compose}).target.name == "tgi"
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_ollama_on_one_gpu_uses_one(tmp_path: Path, number: int) -> None:
     text = _pod("ollama/ollama:latest", "args", "serve").replace("gpu: 1", f"gpu: {number}")

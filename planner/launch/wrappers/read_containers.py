@@ -353,8 +353,9 @@ def compose_service(section: YamlValue, name: str) -> Container:
         elif part.text:
             commands = read_inner(resolve(part), {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
-    image_name = section.get("image")
-    image = text_of(apply_controller_variables(image_name.pieces, _IN_COMPOSE, {})) or ""
+    name_in_file = section.get("image")
+    image = text_of(apply_controller_variables(name_in_file.pieces, _IN_COMPOSE, {}))
+    image = image or name_in_file.text or ""
     return Container(
         words=tuple(words)
         if section.get("entrypoint").node is not None
