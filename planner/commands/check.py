@@ -16,12 +16,14 @@ from planner.base.records import record
 from planner.commands.command import Call, Command, PlanQuestion, error_of, read_question
 from planner.decide.fitting import MEMORIES
 from planner.errors import InfeasibleError, LaunchError, PlannerError
+from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.launch_file import evaluate_launch
 from planner.launch.read.read_launch import is_document
 from planner.optimize.source import first_row
 from planner.question.terms import glossary
 from planner.show.output_blocks import Block, make_lines
 from planner.show.presenters.json_files import add_estimate
+from planner.show.presenters.launch_file import with_incompleteness
 from planner.show.presenters.load_check import refuse_overload
 from planner.show.presenters.plan_report import format_verdict, result_texts
 from planner.show.presenters.row_tables import RowFiles
@@ -42,11 +44,11 @@ _SET_OUTSIDE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 @record(kw_only=True)
 class Checked:
-    """The prediction of a command line; ``assumed`` are the options that it does not specify."""
+    """The prediction of a command line, and the launch that was read; None if it is of rows."""
 
     plan: Plan
     evaluation: Evaluation
-    assumed: Sequence[str]
+    imported: ImportedLaunch | None
 
 
 def _read(call: Call) -> PlanQuestion:
@@ -96,18 +98,20 @@ def _environment(words: Sequence[str], environment: Mapping[str, str]) -> Iterat
 def _run(question: PlanQuestion) -> Checked:
     """Return the prediction of a command line."""
     plan, evaluation, _ = evaluate_launch(question.request)
-    launch = question.launch
-    assumed = launch.imported.assumed if launch is not None else {}
-    return Checked(plan=plan, evaluation=evaluation, assumed=(*assumed,))
+    imported = None if question.launch is None else question.launch.imported
+    return Checked(plan=plan, evaluation=evaluation, imported=imported)
 
 
 def _line(checked: Checked) -> str:
     """Return whether a command fits, how fast it will be, and how sure that is, in one line."""
     plan, evaluation = checked.plan, checked.evaluation
-    verdict = " ".join(format_verdict(plan, evaluation).split())
+    imported, verdict = checked.imported, " ".join(format_verdict(plan, evaluation).split())
+    if imported is not None:
+        verdict = with_incompleteness(imported, verdict)
     row = first_row(evaluation.table())
     gpus = formatting.format_gpus_of_row(row)
-    unspecified = [name for name in ("gpu", "num_gpus") if name in checked.assumed]
+    assumed = {} if imported is None else imported.assumed
+    unspecified = [name for name in ("gpu", "num_gpus") if name in assumed]
     if unspecified:
         options = " and ".join(glossary()[name].option_name for name in unspecified)
         gpus += f", assumed: set {options}"

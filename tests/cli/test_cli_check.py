@@ -59,6 +59,14 @@ def test_the_gpu_that_planner_assumes_is_named_as_such(check):
     assert "h100-sxm-80gb, assumed: set --gpu)" in check(SERVE).out
 
 
+@each("command", [f"{SERVE} --max-tool-turns 4", f"{LARGE} --max-tool-turns 4"])
+def test_an_incomplete_reading_says_so_first(check, command):
+    done = check(command, "--gpu", "l4")
+
+    line = done.out or done.err
+    assert line.startswith("Incomplete reading, --max-tool-turns may change this. ")
+
+
 @pytest.mark.slow
 @each(
     "line",

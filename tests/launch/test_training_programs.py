@@ -89,6 +89,24 @@ def test_unsloth_s_length_holds_prompts_and_answers(tmp_path: Path) -> None:
     assert int(_read(tmp_path, text).values["sequence_length"]) == 2048
 
 
+@pytest.mark.parametrize(("lengths", "tokens"), [((256, 200), 456), ((512, 3000), 2048)])
+@pytest.mark.parametrize(("batch", "read"), [(1, 8), (4, 8), (8, 8), (16, 16)])
+def test_unsloth_trains_on_whole_groups_of_answers(
+    tmp_path: Path, lengths: tuple[int, int], tokens: int, batch: int, read: int
+) -> None:
+    text = (
+        "from unsloth import FastLanguageModel\n"
+        "model, t = FastLanguageModel.from_pretrained('Qwen/Qwen3-8B', max_seq_length=2048)\n"
+        f"args = GRPOConfig(per_device_train_batch_size={batch}, num_generations=8,\n"
+        f"    max_prompt_length={lengths[0]}, max_completion_length={lengths[1]})\n"
+        "GRPOTrainer(model=model, args=args)\n"
+    )
+
+    values = _read(tmp_path, text).values
+
+    assert (values["sequence_length"], values["micro_batch_size"]) == (tokens, read)
+
+
 def test_a_class_of_the_program_is_no_configuration_of_a_library(tmp_path: Path) -> None:
     text = "class SFTConfig:\n    def __init__(self, batch):\n        pass\nSFTConfig(batch=2)\n"
 
@@ -135,3 +153,17 @@ def test_the_method_of_an_own_document_is_the_objective(tmp_path: Path) -> None:
     )
 
     assert read_launch(path).values["training_objective"] == "dpo"
+
+
+@pytest.mark.parametrize("reference", ["", ", ref_model=None", ", ref_model=judge"])
+@pytest.mark.parametrize("adapter", ["", "peft = LoraConfig(r=8)\n"])
+def test_a_reference_model_beside_adapters_is_named(
+    tmp_path: Path, reference: str, adapter: str
+) -> None:
+    judge = "judge = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')\n"
+    text = f"DPOTrainer(model=model, args=DPOConfig(max_length=512){reference})\n"
+
+    launch = _read(tmp_path, MODEL + judge + adapter + text)
+
+    is_named = "ref_model, a second model" in undecided_options(launch)
+    assert is_named == (reference.endswith("judge") and adapter != "")

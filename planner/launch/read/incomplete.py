@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from planner.base.training_aliases import is_one_end
 from planner.documents.shell.scope import IN_BRANCHES, ONLY_IN_SOME
 from planner.launch.option_table import OptionRole
 from planner.launch.read.harmless import has_harmless_name
@@ -21,6 +22,8 @@ _SHIPPED_FILE = re.compile(
 )
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
+_NO_CHECKPOINTING = "no --gradient_checkpointing"
+_SAVED_MODULES = re.compile(r"modules_to_save$|^-*additional_target$")
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".conf")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 
@@ -59,6 +62,8 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
             choices = _CHOICES.match(line.meaning)
             yield f"{line.option} ({choices['choices']})" if choices else line.option
     yield from _unseen_defaults(launch)
+    yield from _unseen_program(launch)
+    yield from _unknown_modules(launch)
     yield from _open_lengths(launch)
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
     yield from (f"{name} (not found)" for name in _missing_files(launch))
@@ -81,6 +86,24 @@ def _unseen_defaults(launch: ImportedLaunch) -> Iterator[str]:
     is_open = "micro_batch_size" in launch.defaults and not names & _OF_TRAINER
     if launch.target.name in _TRAINERS and program is not None and is_open:
         yield f"the batch of {program.rpartition('/')[2]}"
+
+
+def _unseen_program(launch: ImportedLaunch) -> Iterator[str]:
+    """Yield the program of a document whose keys are partly its own: it may set the rest."""
+    is_bare = launch.target.name in _TRAINERS and not launch.command.positional
+    is_document = is_bare and launch.command.name.endswith(_DOCUMENTS)
+    has_default = launch.defaults.get("recompute") == _NO_CHECKPOINTING
+    own_keys = {line.option for line in launch.lines_with_status(Status.UNKNOWN)}
+    if is_document and has_default and own_keys and "the program" not in own_keys:
+        yield "the program that reads it"
+
+
+def _unknown_modules(launch: ImportedLaunch) -> Iterator[str]:
+    """Yield the option of modules that are trained in full, unless they are the model's ends."""
+    for line in launch.lines_with_status(Status.UNDERSTOOD):
+        names = line.text.replace(",", " ").split()
+        if _SAVED_MODULES.search(line.option) and not all(map(is_one_end, names)):
+            yield line.option
 
 
 def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:

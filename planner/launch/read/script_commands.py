@@ -294,7 +294,7 @@ def _with_defaults(command: ParsedCommand, file: Path, program: str) -> ParsedCo
             text = "true" if value is True else text
             default = implied_option(option.name, text, command.line)
             command = replace(command, options={**command.options, option.name: default})
-        if not any("lora" in name.lower() or name == "--use_peft" for name in command.options):
+        if "--use_peft" not in command.options:
             values = {name: text or "true" for name, text in switches.items()}
             calls = parse_calls(program, file.name, values, program_files(file))
             options = {**program_adapters(calls, file.name), **command.options}
@@ -634,7 +634,10 @@ def _parse_container_commands(
                         options=container.load,
                     )
                 command = parse_command(path, script, started, target)
-                yield replace(command, deployment=container.deployment)
+                doubts = (implied_option(part, "", container.line) for part in container.doubts)
+                yield replace(
+                    command, deployment=container.deployment, unknown=(*command.unknown, *doubts)
+                )
 
 
 def merge_resources(program: JobResources, container: JobResources, name: str) -> JobResources:

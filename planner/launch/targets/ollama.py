@@ -103,9 +103,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         server_options[ONGOING] = command.options[ONGOING]
     uses_all_gpus = _read_variable(command, "OLLAMA_SCHED_SPREAD") in _TRUE_TEXTS
     is_set_by_user = command.resources.num_gpus is not None and command.resources.num_gpus.line == 0
+    has_one = getattr(command.resources.gpus_per_node, "single", None) == "1"
     resources = (
         command.resources
-        if uses_all_gpus or is_set_by_user
+        if uses_all_gpus or is_set_by_user or has_one
         else JobResources(gpu=command.resources.gpu)
     )
     environment = command.environment if uses_all_gpus else {}

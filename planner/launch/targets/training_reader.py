@@ -11,7 +11,14 @@ from typing import Any, TypeAlias
 from planner.base.training_aliases import TrainingObjective
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import PlannerError
-from planner.launch.option_table import MutableQuantities, OptionTable, matches_option, tool_row
+from planner.launch.option_table import (
+    FLAG,
+    VALUE,
+    MutableQuantities,
+    OptionTable,
+    matches_option,
+    tool_row,
+)
 from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
@@ -43,6 +50,16 @@ def strip_dashes(option: str) -> str:
 def keep_name(option: str) -> str:
     """The option's name, unchanged."""
     return option
+
+
+_FREE = (VALUE, FLAG)
+
+
+def _unread_words(table: OptionTable, reading: OptionReader) -> set[str]:
+    """Return options with words of their own whose word in a file is none of them."""
+    fixed = {row.option for row in table.rows if row.role == "is" and row.text not in _FREE}
+    fixed -= {row.option for row in table.rows if row.role == "used" or row.text in _FREE}
+    return fixed.difference(*(meaning.options for meaning in reading.meanings.values()))
 
 
 def make_reader_target(
@@ -78,7 +95,8 @@ def make_reader_target(
         num_gpus = settings.values.get("num_gpus")
         require_split(inner, num_gpus and int(num_gpus), **model_degrees(settings))
         names = {*reading.command.options, *(option.option for option in reading.command.unknown)}
-        table_names = {format_name(name) for name in table.used | table.options}
+        read_names = (table.used | table.options) - _unread_words(table, inner)
+        table_names = {format_name(name) for name in read_names}
         used = frozenset(name for name in names if matches_option(format_name(name), table_names))
         ignored = frozenset(name for name in names if format_name(name) in table.ignored)
         unread = frozenset(

@@ -92,6 +92,7 @@ class Container:
     ``prefill`` or ``decode``. ``is_follower``: another container leads its job. ``load``: requests
     sent to it, by the terms of `planner.launch.write.benchmark`. ``deployment`` separates services
     in a file; ``text`` is the part of the file about it, on its lines, empty for the full file.
+    ``doubts`` are parts of it that may keep it from running as read.
     """
 
     words: tuple[Word, ...] = ()
@@ -103,6 +104,7 @@ class Container:
     deployment: int = 0
     text: str = ""
     line: int = 1
+    doubts: tuple[str, ...] = ()
 
 
 def script_of(container: Container, text: str, name: str) -> Script:
@@ -154,6 +156,8 @@ def program_of(
         names_program = names_program and "://" not in (words[0].text or "")
     elif not command and "vllm" in image.lower() and words and not names_program:
         command = ("vllm", "serve")  # built by its Dockerfile under another name
+    elif command[1:] and words and words[0].text == command[-1]:
+        command, names_program = command[:-1], False  # what the image runs by itself
     elif not command and words and words[0].begins.startswith("--"):
         command = tuple(program_of_options(words).split())  # a patch of another file
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
@@ -295,13 +299,32 @@ def container_at(
         for entry in section.get(key).entries()
     ]
     image = section.get("image").text or ""
+    names_program = bool(section.get("command").entries())
+    lacks_program = names_program and words[0].begins.startswith("-")
     return Container(
         words=tuple(words)
-        if section.get("command").entries()
+        if names_program and not lacks_program
         else program_of(image, words, section.line, gpu_limit(section)),
         environment=environment,
         line=section.line,
+        doubts=(*("command in place of args",) * lacks_program, *image_without_gpu(image)),
     )
+
+
+# ggml-org/llama.cpp, docs/docker.md: images for GPUs end with the name of their library.
+_HOST_IMAGE = re.compile(r"llama\.cpp:(server|full)(-b\d+)?(?=@|$)")
+
+
+def image_without_gpu(image: str) -> tuple[str, ...]:
+    """Return the part of an image's name that says it runs on the host alone, if one does.
+
+    >>> image_without_gpu("ghcr.io/ggml-org/llama.cpp:server@sha256:1f"), image_without_gpu(
+    ...     "ghcr.io/ggml-org/llama.cpp:server-cuda"
+    ... )
+    (('image llama.cpp:server, which uses no GPU',), ())
+    """
+    host = _HOST_IMAGE.search(image)
+    return () if host is None else (f"image {host[0]}, which uses no GPU",)
 
 
 def compose_service(section: YamlValue, name: str) -> Container:
@@ -325,7 +348,9 @@ def compose_service(section: YamlValue, name: str) -> Container:
         elif part.text:
             commands = read_inner(resolve(part), {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
-    image = section.get("image").text or ""
+    name_in_file = section.get("image")
+    image = text_of(apply_controller_variables(name_in_file.pieces, _IN_COMPOSE, {}))
+    image = image or name_in_file.text or ""
     return Container(
         words=tuple(words)
         if section.get("entrypoint").node is not None
@@ -333,6 +358,7 @@ def compose_service(section: YamlValue, name: str) -> Container:
         environment=environment,
         resources=JobResources(gpus_per_node=_devices(section)),
         line=section.line,
+        doubts=image_without_gpu(image),
     )
 
 

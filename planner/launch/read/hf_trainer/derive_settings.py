@@ -109,7 +109,9 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
     ``trl_`` and ``why_`` before terms with a default of TRL that holds, and its reason.
     """
     few_bits = _FEW_BITS.search(str(settings.values.get("model", "")))
-    modules, saved = options.of("script", "lora_modules"), options.of("script", "saved_modules")
+    modules = options.of("script", "lora_modules")
+    saved = (options.of("script", "saved_modules") or "").replace(",", " ").split()
+    saved_ends = " ".join(filter(is_one_end, saved))
     flash, absent_file = options.script.get("flash_attention"), options.absent_file() or ""
     world = options.reading.command.resources
     last_of_path = absent_file.rpartition("/")[2].lower()
@@ -140,7 +142,8 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
             (options.texts.get(option) or "0").strip("0.")
             for option in ("--val_set_size", "--split_dataset_ratio")
         ),
-        "saves_one_end": is_one_end(saved),
+        "saved_ends": saved_ends,
+        "saves_one_end": is_one_end(saved_ends),
     }
     if modules is not None:
         targets = nearest_adapter_targets(modules.replace(",", " ").split())

@@ -325,7 +325,7 @@ def preference_of_folder(words: Sequence[str], folders: Sequence[str]) -> str | 
     >>> preference_of_folder(["main.py"], ["step2_dpo_finetuning", "training_scripts", "llama2"])
     'dpo'
     """
-    if words and words[0].rpartition("/")[2] not in _GENERIC_PROGRAMS:
+    if not words or words[0].rpartition("/")[2] not in _GENERIC_PROGRAMS:
         return None
     parts = re.split(r"[^a-z0-9]+", "/".join(folders).lower())
     return next((part for part in reversed(parts) if part in _PREFERENCES), None)

@@ -45,6 +45,8 @@ def unread_parts(
     for call in calls:
         if call.ends("PeftModel.from_pretrained") and call.keywords.get("is_trainable") is True:
             yield "the rank that is loaded", call.line
+        if adapters and call.keywords.get("ref_model") is not None:  # else the base weights serve
+            yield "ref_model, a second model", call.line
 
 
 def tokenized_length(calls: Sequence[Call]) -> tuple[Value, int] | None:
