@@ -256,16 +256,16 @@ class RlStep:
 
         On the same GPU the engine shares its specified memory with the trainer's remaining states.
         Weights are handed over before the cache is allocated again. An engine with GPUs of its own
-        receives them in addition to its cache. The trainer has the memory
-        that the engine leaves. The cache includes the engine's activations. Where the trainer is
-        offloaded to host memory, other models wait there for their passes.
+        receives them in addition to its cache. The trainer has the memory that the engine leaves.
+        The cache includes the engine's activations. Where the trainer is offloaded to host memory,
+        other models wait there for their passes.
         """
         trainer, memory, c = self.trainer, self.rollout.memory, self._residents
         critic = self._shares_critic * trainer.states
         others = (1.0 - c.offload_train) * (critic + self._shares_reference * trainer.reference)
         engine = np.maximum(memory.usable, self.rollout.needed)
         cache = engine - memory.weights - memory.reserved
-        awake, apart = 1.0 - c.offload_rollout, 1.0 - c.colocated
+        awake, separate = 1.0 - c.offload_rollout, 1.0 - c.colocated
         bucket = np.minimum(float(_BUCKET), self._synced_bytes)
         group = self.inputs.framework.memory.communication_buffer
         generate = {
@@ -274,8 +274,8 @@ class RlStep:
             "engine_reserved": memory.reserved,
             "trainer_states": c.colocated * ((1.0 - c.offload_train) * trainer.states + others),
             "trainer_reserved": c.colocated * trainer.reserved,
-            "sync_bucket": apart * bucket,
-            "sync_group": apart * group,
+            "sync_bucket": separate * bucket,
+            "sync_group": separate * group,
         }
         wake_up = {
             "engine_weights": memory.weights,
