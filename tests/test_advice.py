@@ -10,7 +10,7 @@ from planner.decide.suggestions.infeasible import round_limit_outward, suggest_f
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.problem import constraints
 from planner.question.request import Request
-from planner.workloads.make_plan import make_plan
+from planner.workloads.make_plan import make_plan, make_single_plan
 
 TIGHT = Request(model="llama-65b", num_gpus=8, space="small", framework="deepspeed")
 
@@ -60,3 +60,27 @@ def test_what_misses_an_assumed_limit_alone_helps_all_the_same():
     )  # fmt: skip
     plan = make_plan(asked)
     assert "--set quantization=fp8" in suggest_feasible(plan, exhaustive_search(plan.problem))
+
+
+def test_a_search_without_a_fit_combines_memory_savers():
+    """A 70B trains whole on 4 H100 and a host of 1 TB: huggingface/accelerate#2675."""
+    asked = Request(
+        model="llama-2-70b", gpu="h100", num_gpus=4, framework="hf-fsdp", node_host_memory=1e12,
+        sequence_length=2048, global_batch_size=4, space="small", settings={"zero_stage": 3},
+    )  # fmt: skip
+    plan = make_plan(asked)
+    found = suggest_feasible(plan, exhaustive_search(plan.problem))
+    assert found[0].startswith("--set offload=optimizer_weights")
+    assert " with --set " in found[0]
+
+
+def test_precisions_of_the_trained_weights_are_offered():
+    """The weights of that run wait in host memory, in 16 bits (huggingface/accelerate#2675)."""
+    asked = Request(
+        model="llama-2-70b", gpu="h100", num_gpus=4, framework="hf-fsdp", node_host_memory=1e12,
+        sequence_length=2048, global_batch_size=4,
+        settings={"zero_stage": 3, "recompute": "full", "offload": "optimizer_weights"},
+    )  # fmt: skip
+    plan = make_single_plan(asked)
+    found = suggest_feasible(plan, exhaustive_search(plan.problem))
+    assert "--set main_params_precision=bf16" in found

@@ -202,6 +202,8 @@ class Memory:
         their gradient
     per_logit_pairs : peak memory per logit of losses of preferences [bytes], from PyTorch's
         log-softmax of all tokens; 0: as the default loss
+    per_logit_answers : peak memory per logit of losses of generated answers [bytes]; 0:
+        ``per_logit``
     loss_room : share of the free memory for 32-bit logits, computed in chunks of tokens; 0: the
         loss is computed for all tokens at once
     loss_chunk : maximum memory of these logits [bytes]
@@ -242,6 +244,7 @@ class Memory:
     per_logit: BytesOrZero
     per_logit_fused: BytesOrZero = 4.0
     per_logit_pairs: BytesOrZero = 0.0
+    per_logit_answers: BytesOrZero = 0.0
     loss_room: Share = 0.0
     loss_chunk: BytesOrZero = 0.0
     reserved: BytesOrZero

@@ -229,3 +229,12 @@ def test_an_objective_may_stand_among_what_is_best() -> None:
     assert [objective.name for objective in found.problem.objectives] == ["cost"]
     with pytest.raises(SearchSpaceError, match="one of several"):
         planner.search(**asked, objectives=["dpo", "kto"])
+
+
+def test_trl_keeps_no_logits_of_texts_and_all_of_answers() -> None:
+    """TRL 1.6: chunked_nll for texts; selective_log_softmax, 8 bytes per logit, for answers."""
+    asked: dict[str, Any] = {"framework": "trl", "model": "llama-3.1-8b", "adapter": "lora"}
+    of_texts, of_answers = (part(trained(name, **asked), "working") for name in ("sft", "grpo"))
+    logits = 2 * 2048 * 128_256
+    assert of_answers == pytest.approx(8 * logits)
+    assert of_texts < 2 * logits

@@ -20,6 +20,7 @@ from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of
 from planner.specs.training_workload import TrainingWorkload
 from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
 
 _MAX_DOUBLINGS = 12
 _MAX_SUGGESTIONS = 5
@@ -180,14 +181,22 @@ def _suggest_fitting_size(plan: Plan, result: SearchResult) -> Iterator[_Suggest
 
 
 def _suggest_combined_settings(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
-    """Yield combined settings with which a single configuration fits its memory."""
-    if not _is_single(plan) or not {*MEMORIES} & {*result.rejected_by}:
+    """Yield combined settings with which a configuration, or the nearest one, fits its memory."""
+    misses = [miss for miss in result.nearest_misses if miss.rejection in MEMORIES]
+    if not misses:
         return
-    evaluation = evaluate(plan)
+    pinned, mesh = plan, misses[0].source.mesh
+    if not _is_single(plan):
+        pinned = make_single_plan(SavedPlan.of(plan, misses[0].row).request())
+    evaluation = evaluate(pinned)
     if evaluation.rejected_by not in MEMORIES or evaluation.source.mesh is None:
         return
-    for change in changes_that_fit(plan, evaluation, lambda *_: True).changes:
-        settings = {name: str(value).lower() for name, (_, value) in change.changed.items()}
+    for change in changes_that_fit(pinned, evaluation, lambda *_: True).changes:
+        settings = {
+            name: str(value).lower()
+            for name, (_, value) in change.changed.items()
+            if mesh is None or len(mesh.values(name)) == 1  # else the search has tried it
+        }
         if len(settings) > 1:
             yield _suggest_settings(plan, settings)
 

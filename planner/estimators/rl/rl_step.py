@@ -23,7 +23,11 @@ from planner.specs.quantization import FORMATS
 from planner.specs.training_workload import transfers
 
 _BUCKET = 2 * 2**30
-"""Bytes that are gathered at once to be handed to the engine: verl's bucket of 2 GB."""
+"""Bytes that are gathered at once to be handed to the engine: verl's bucket of 2 GB.
+
+Engines that receive one tensor at a time hold it whole on every GPU, as OpenRLHF's (at 012abcd,
+trainer/ray/vllm_worker_wrap.py, ``update_weight``): 2.0 GiB of a 70B's embedding.
+"""
 _ADAPTER_BYTES = 2.0
 """Of a number of an adapter as engines keep it."""
 _WEIGHT_BYTES = np.array([FORMATS[code].weight for code in Quantization])
@@ -111,7 +115,8 @@ class RlStep:
         recompute_time = np.where(
             colocated & self.configurations.partial_rollout, rollout.again, 0.0
         )
-        tail = self.tail_share * (rollout.batch - rollout.steady)
+        with np.errstate(invalid="ignore"):  # both are infinite where no answer fits
+            tail = self.tail_share * (rollout.batch - rollout.steady)
         return np.minimum(rollout.steady + tail + recompute_time, rollout.batch)
 
     @cached_property
@@ -250,29 +255,34 @@ class RlStep:
         """Return bytes of the fullest GPU by part, in each phase of ``MEMORY_PHASES``.
 
         On the same GPU the engine shares its specified memory with the trainer's remaining states.
-        Weights are handed over before the cache is allocated again. The trainer has the memory
-        that the engine leaves. The cache includes the engine's activations. Where the trainer is
-        offloaded to host memory, other models wait there for their passes.
+        Weights are handed over before the cache is allocated again. An engine with GPUs of its own
+        receives them in addition to its cache. The trainer has the memory that the engine leaves.
+        The cache includes the engine's activations. Where the trainer is offloaded to host memory,
+        other models wait there for their passes.
         """
         trainer, memory, c = self.trainer, self.rollout.memory, self._residents
         critic = self._shares_critic * trainer.states
         others = (1.0 - c.offload_train) * (critic + self._shares_reference * trainer.reference)
         engine = np.maximum(memory.usable, self.rollout.needed)
         cache = engine - memory.weights - memory.reserved
-        awake = 1.0 - c.offload_rollout
+        awake, separate = 1.0 - c.offload_rollout, 1.0 - c.colocated
+        bucket = np.minimum(float(_BUCKET), self._synced_bytes)
+        group = self.inputs.framework.memory.communication_buffer
         generate = {
             "engine_weights": memory.weights,
             "engine_cache": cache,
             "engine_reserved": memory.reserved,
             "trainer_states": c.colocated * ((1.0 - c.offload_train) * trainer.states + others),
             "trainer_reserved": c.colocated * trainer.reserved,
+            "sync_bucket": separate * bucket,
+            "sync_group": separate * group,
         }
         wake_up = {
             "engine_weights": memory.weights,
             "engine_reserved": memory.reserved,
             "trainer_weights": trainer.weights,
             "trainer_reserved": trainer.reserved,
-            "bucket": np.minimum(float(_BUCKET), self._synced_bytes),
+            "bucket": bucket,
         }
         update = {
             "trainer_states": trainer.states + others,

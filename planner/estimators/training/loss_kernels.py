@@ -28,8 +28,9 @@ _FUSED_PASSES = 3.0
 
 def logit_bytes(share: MicroBatchShare) -> FloatArray:
     """Return bytes per logit at the memory peak of the loss."""
-    memory = share.inputs.framework.memory
-    default = memory.per_logit
+    memory, work = share.inputs.framework.memory, share.inputs.workload
+    of_answers = work.training_objective.needs_rollouts and memory.per_logit_answers
+    default = of_answers or memory.per_logit
     kernel = _kernel(share)
     if not np.any(kernel):
         return np.asarray(default)

@@ -85,6 +85,8 @@ def test_a_step_of_prime_rl(tmp_path: Path) -> None:
         ("cp = 2", "cp = 2\noptim_cpu_offload = false", "offload", "none"),
         ("cp = 2", "cp = 2\nreshard_after_forward = false", "zero_stage", "2"),
         ("cp = 2", "cp = 2\nac = { mode = 'selective' }", "recompute", "selective"),
+        ("cp = 2", "attn = 'eager'", "flash_attention", "false"),
+        ("[trainer.model]\ncp = 2", "[trainer.model]\nattn = 'sdpa'", "attention_kernel", "sdpa"),
     ],
 )  # fmt: skip
 def test_words_of_prime_rl(tmp_path: Path, old: str, new: str, name: str, value: str) -> None:
