@@ -248,7 +248,7 @@ IDLE_PARTS: Mapping[str, IdlePart] = {
     ),
     "front_end_wait": IdlePart(
         bounds=HOST,
-        reason="API servers take requests and stream answers (--set api_servers, stream_interval)",
+        reason="API servers take requests and stream answers (--api-servers, --stream-interval)",
         keys=("front_end.token_time", "front_end.message_time"),
     ),
     "offload": IdlePart(

@@ -106,7 +106,8 @@ class InferenceStep:
     it. ``slowest_stage``: seconds of the pipeline stage that the others wait for, with the copies
     of its own weights and cache, which every step needs again. ``untuned``: what the step takes
     beyond that of a tuned set-up. ``front_end_wait``: the engine is faster than the processes that
-    serve its clients, over all steps of a load. ``works``: recorded work of the parts that belong to no operator.
+    serve its clients, over all steps of a load. ``works``: recorded work of the parts that belong
+    to no operator.
     """
 
     layers: tuple[tuple[int, tuple[Operator, ...]], ...]

@@ -440,7 +440,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
 
 
 def _of_release(rule: EngineRule, release: str, library: Library) -> EngineProfile:
-    """Return the engine of a rule with memory and front end of an older release, if one is stated."""
+    """Return the engine of a rule with memory and front end of an older release that is stated."""
     engine = library.engine(rule.profile)
     tool, _, since = engine.since.partition(" ")
     if not release or release_parts(release) >= release_parts(since):
