@@ -671,7 +671,7 @@ def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: s
     if shards := parse_size(reading.value("decode_context_parallel")):
         server.values["decode_context_parallel"] = shards
     if processes := parse_float(reading.value("api_servers")):
-        server.values["api_servers"] = processes
+        server.values.setdefault("api_servers", processes)
     if interval := parse_size(reading.value("stream_interval")):
         server.values["stream_interval"] = interval
     if copies := parse_size(reading.value("redundant_experts")):
