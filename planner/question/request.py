@@ -148,6 +148,8 @@ class Request:
     draft_model : model that drafts
     max_num_seqs : sequences of a step on an attention rank; default: that of the engine
     enforce_eager : whether decode steps run without CUDA graphs
+    api_servers : processes that serve the clients of a replica; default: those of the engine
+    stream_interval : tokens of an answer that are sent together; default: that of the engine
     stage_layers : layers of the pipeline stage that has most; default: as even as possible
     decode_context_parallel : ranks that hold parts of a sequence's cache in decoding, not copies,
         or several numbers to choose from; None: 1, and in searches over long prompts also 8
@@ -272,6 +274,8 @@ class Request:
     draft_model: str | None = None
     max_num_seqs: int | None = None
     enforce_eager: bool = False
+    api_servers: float | None = None
+    stream_interval: int | None = None
     stage_layers: int | None = None
     decode_context_parallel: int | tuple[int, ...] | None = None
     redundant_experts: int | None = None

@@ -74,7 +74,7 @@ DARK = Theme(
 THEMES: Mapping[str, Theme] = {theme.name: theme for theme in (LIGHT, DARK)}
 
 # Parts of a serving step that training steps do not have.
-_STEP_PARTS = ("prefill", "decode", "kernels", "pipeline", "transfer_wait")
+_STEP_PARTS = ("prefill", "decode", "kernels", "pipeline", "transfer_wait", "front_end_wait")
 TIME_ORDER: tuple[str, ...] = (
     *ROLLOUT_PHASES, "old_logprob", *_STEP_PARTS, *TIME_PARTS, "values", "update", "switch", "sync",
 )  # fmt: skip
@@ -101,7 +101,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "moving": ("offload", "transfer_wait", "kv_cache", "generate", "reward"),
     "waiting": (
         "launch_wait", "pipeline_bubble", "bubble", "overhead", "slow_nodes", "untuned",
-        "reserved", "fragmentation",
+        "front_end_wait", "reserved", "fragmentation",
     ),
     "keeping": ("activations", "working"),
 }  # fmt: skip

@@ -252,8 +252,8 @@ class Scheduler:
         lengths, as `planner.estimators.inference.balance.together_share` has equal ones
     poll_interval : decode steps between two looks for new requests
     batch_wait : decode steps that a prompt waits for others to be computed with
-    stream_interval : tokens that a decode worker collects before it sends them; prefill workers
-        send the first token at once
+    stream_interval : tokens of an answer that are sent to the client together; the first token is
+        sent at once
     pipeline_tokens : maximum new tokens of a micro-batch: those of a static batch are halved until
         they have fewer; one per stage only if the stages divide the batch; 0: always one per stage
     pipeline_overlap : micro-batches of a static batch are on the stages at the same time
@@ -415,6 +415,31 @@ class EagerLaunchCost:
 
 
 @validated
+class FrontEnd:
+    """Time of the processes between the clients of a server and its engine, each on one core.
+
+    Parameters
+    ----------
+    request_time : time to take a request: HTTP, template, parameters [s]
+    prompt_token_time : time to tokenize a token of a prompt [s]
+    token_time : time to detokenize an output token and pass it to its request [s]
+    message_time : time to write a message of a stream [s]
+    per_rank_since : first release that starts a process for each data-parallel rank by default;
+        empty: none of this profile does
+    per_rank : a process for each data-parallel rank by default, in place of one
+    processes : processes of a replica, less than one if replicas share one; 0: the default
+    """
+
+    request_time: Seconds
+    prompt_token_time: Seconds
+    token_time: Seconds
+    message_time: Seconds
+    per_rank_since: str = ""
+    per_rank: bool = False
+    processes: Ratio = 0.0
+
+
+@validated
 class EngineProfile:
     """Physical parameters of a serving engine, the same for all models.
 
@@ -480,6 +505,7 @@ class EngineProfile:
         16 bits, by GPU generation with 8-bit kernels
     attention_split : split of long contexts in decode attention; None: as measured at any size
     without_graphs : host times without CUDA graphs; None: those of steps with prompts
+    front_end : processes that serve clients; None: they never limit the rate
     aliases : other names
     since : first release that the profile holds for, after its target: "vllm 0.8"; empty: not bound
         to a release
@@ -531,6 +557,7 @@ class EngineProfile:
     fp8_cache_compute_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     attention_split: AttentionSplit | None = None
     without_graphs: EagerLaunchCost | None = None
+    front_end: FrontEnd | None = None
     aliases: tuple[str, ...] = ()
     since: str = ""
     notes: str = ""

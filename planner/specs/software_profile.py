@@ -19,7 +19,7 @@ from pathlib import Path
 
 from planner.base.read_files import require_table
 from planner.errors import SpecError
-from planner.specs.engine import EngineMemory, EngineProfile, SchedulerDefault
+from planner.specs.engine import EngineMemory, EngineProfile, FrontEnd, SchedulerDefault
 from planner.specs.file_cache import cache_between_runs
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec, merge_tables
@@ -82,7 +82,8 @@ def engine_on(
     offline : a program loads the engine, without a server
     """
     memory = _memory_of_release(engine.memory, release_parts(release))
-    engine = engine if memory is engine.memory else replace(engine, memory=memory)
+    front_end = None if offline else _front_end_of_release(engine.front_end, release_parts(release))
+    engine = replace(engine, memory=memory, front_end=front_end)
     default = scheduler_default(engine, gpu, release)
     if default is None:
         return engine
@@ -103,6 +104,14 @@ def _memory_of_release(memory: EngineMemory, release: tuple[int, ...]) -> Engine
     if bounds and bounds[0] <= release < bounds[1]:
         memory = replace(memory, whole_cache_per_stage=True)
     return memory
+
+
+def _front_end_of_release(front_end: FrontEnd | None, release: tuple[int, ...]) -> FrontEnd | None:
+    """Return the processes that a server has in a release; (): the newest."""
+    if front_end is None or not front_end.per_rank_since:
+        return front_end
+    since = release_parts(front_end.per_rank_since)
+    return replace(front_end, per_rank=not (release and release < since))
 
 
 def load_framework(name: str, folder: Path | None = None) -> LoadedSpec[FrameworkProfile]:

@@ -63,7 +63,7 @@ MEASURED = "measured_"
 ADDED = ("basis", "not_predicted_reason", "impossible_layout", "assumed")
 PREDICTED = "predicted_"
 # Scheduler options of a pool of workers or of a launch script.
-SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
+SCHEDULED = terms_about("scheduled")
 _PATH_STARTS = ("/", "\\", ".", "~")
 
 

@@ -27,6 +27,7 @@ class Costs:
     together: float
     added: float
     parts: float
+    passed_on: float = 0.0
 
     def prompt(self, size: float) -> float:
         return (self.single + self.another * (size - 1)) / size
@@ -146,7 +147,7 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
     added = full / most
     if most > 1 and ranks == 1:
         added = max((full - single) / max(most - 1, 1e-9), full / most / 2)
-    return Costs(
+    found = Costs(
         fixed=fixed,
         slope=slope,
         prompt_time=(lone.total + of_lone) * parts,
@@ -159,3 +160,25 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
         added=added / p,
         parts=parts,
     )
+    return with_front_end(world, c, found, whole)
+
+
+def with_front_end(world: ServingWorld, c: Replica, found: Costs, sequences: float) -> Costs:
+    """A step waits until the processes before the engine have passed on what it brings."""
+    processes, work = world.engine.front_end, world.workload
+    if processes is None:
+        return found
+    number = processes.processes or (c.attention_data_parallel if processes.per_rank else 1)
+    token = processes.token_time + processes.message_time / world.engine.scheduler.stream_interval
+    request = processes.request_time + work.input_tokens * processes.prompt_token_time + token
+    steps = max(decode_steps(world), 1.0)
+
+    def longer(running: float) -> float:
+        engine = found.decode(running) + running / steps * found.prefill
+        return max(running * (token + request / steps) / number - engine, 0.0)
+
+    step = found.decode(sequences) + longer(sequences)
+    slope = found.slope + 2 * (longer(sequences) - longer(sequences / 2)) / sequences
+    slope = min(slope, 0.99 * step / sequences)
+    passed_on = sequences * token / number / 2
+    return replace(found, fixed=step - slope * sequences, slope=slope, passed_on=passed_on)

@@ -209,7 +209,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         decoding=rate * answer,
         utilization=min(rate * prompt_at(rate), 1.0),
         wait=first - burst - found.prompt_time + line.mean + met.place_wait,
-        first=first + line.mean + world.execution.request_overhead,
+        first=first + line.mean + found.passed_on + world.execution.request_overhead,
         burst=burst,
         together=together,
         spread=min(

@@ -246,6 +246,11 @@ IDLE_PARTS: Mapping[str, IdlePart] = {
         keys=("execution.step_overhead", "execution.micro_batch_overhead",
               "execution.sequence_overhead", "execution.prompt_overhead"),
     ),
+    "front_end_wait": IdlePart(
+        bounds=HOST,
+        reason="API servers take requests and stream answers (--api-servers, --stream-interval)",
+        keys=("front_end.token_time", "front_end.message_time"),
+    ),
     "offload": IdlePart(
         bounds=HOST,
         reason="copies to and from the host that computation does not hide",

@@ -349,7 +349,11 @@ def _serve_trace(
     classes = replace(
         served,
         decoding=drifted.decoding,
-        placed_first=states.first - states.queue.wait + excess + request_overhead(inputs),
+        placed_first=states.first
+        - states.queue.wait
+        + excess
+        + request_overhead(inputs)
+        + costs.passed_on,
         time_per_output_token=states.step / tokens_per_step(inputs),
         request_rate=rates,
         queue=states.queue,
@@ -450,7 +454,11 @@ def served_at_concurrency(
         decoding=rate * state.answer,
         utilization=np.minimum(rate * loop.prompt(rate), 1.0),
         wait=state.first - loop.burst - costs.prompt_time + queued + state.queue.place_wait,
-        placed_first=state.first + queued + request_overhead(inputs) + adapter_load_time(inputs, c),
+        placed_first=state.first
+        + queued
+        + costs.passed_on
+        + request_overhead(inputs)
+        + adapter_load_time(inputs, c),
         burst=loop.burst,
         together=loop.together,
         spread=loop.spread,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,7 +57,9 @@ class Phases:
     ``single`` seconds to the engine's work and ``another`` with each more in its step, which
     holds ``gathered`` between two of decoding and ``most`` at most; ``queued`` where a queue fills
     the steps with ``together`` of them, ``added`` to a step that has one already. ``parts``: steps
-    that a prompt takes where it fills them.
+    that a prompt takes where it fills them. ``front_end_wait``: what a decode step takes longer
+    because the processes that serve the clients are slower than the engine; ``passed_on``: mean
+    seconds until they pass on a token of a step, one after the other.
     """
 
     fixed: FloatArray
@@ -71,6 +73,8 @@ class Phases:
     together: FloatArray
     added: FloatArray
     parts: FloatArray
+    front_end_wait: FloatArray = field(default_factory=lambda: np.zeros(()))
+    passed_on: FloatArray = field(default_factory=lambda: np.zeros(()))
 
     def prompt(self, size: Numeric) -> FloatArray:
         """Seconds that a prompt adds in a step with so many prompts."""
@@ -232,7 +236,7 @@ def phases(
     prompts = np.clip(together, 1.0, max_prompts)
     # Ranks compute prompts in parallel: a second prompt adds no time to a single one.
     more = np.maximum((full - single) / np.maximum(max_prompts - 1, 1e-9), full / max_prompts / 2)
-    return Phases(
+    of_engine = Phases(
         fixed=fixed,
         slope=slope,
         prompt_time=(step.total + drafted)[0] * parts + images + loading,
@@ -244,6 +248,54 @@ def phases(
         together=np.where(is_sparse, 1.0, max_prompts),
         added=np.where((max_prompts > 1) & (ranks == 1), more, full / max_prompts) / p,
         parts=parts,
+    )
+    return _behind_front_end(inputs, c, of_engine, running)
+
+
+def front_end_times(
+    inputs: ServingInputs, configurations: ServingConfigurations
+) -> tuple[Numeric, Numeric]:
+    """Return seconds of the processes before the engine for a token of an answer and for a request.
+
+    They share the requests evenly, each on one core. A prompt is tokenized whole, cached or not.
+    """
+    front_end, work = inputs.engine.front_end, inputs.workload
+    if front_end is None:
+        return 0.0, 0.0
+    ranks = configurations.attention_data_parallel if front_end.per_rank else 1.0
+    slower = inputs.slowdown / (front_end.processes or ranks)
+    token = front_end.message_time / inputs.engine.scheduler.stream_interval + front_end.token_time
+    request = front_end.request_time + front_end.prompt_token_time * work.input_tokens + token
+    return slower * token, slower * request
+
+
+def _behind_front_end(
+    inputs: ServingInputs, c: ServingConfigurations, of_engine: Phases, running: FloatArray
+) -> Phases:
+    """Return steps at the pace of the slower of the engine and the processes before it.
+
+    Both work at the same time: prompts keep the engine busy while tokens are passed on. In steady
+    state as many requests come in a decode step as answers end.
+    """
+    if inputs.engine.front_end is None or inputs.workload.embeds:
+        return of_engine
+    token, request = front_end_times(inputs, c)
+    steps = np.maximum(decode_steps(inputs), 1.0)
+
+    def wait(sequences: FloatArray) -> FloatArray:
+        busy = of_engine.decode_step(sequences) + sequences / steps * of_engine.prefill
+        return np.maximum(sequences * (token + request / steps) - busy, 0.0)
+
+    longer = wait(running)
+    slope = of_engine.slope + (longer - wait(running / 2)) / (running / 2)
+    step = of_engine.decode_step(running) + longer
+    slope = np.minimum(slope, 0.99 * step / running)
+    return replace(
+        of_engine,
+        fixed=step - slope * running,
+        slope=slope,
+        front_end_wait=longer,
+        passed_on=running * token / 2,
     )
 
 

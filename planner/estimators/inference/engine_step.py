@@ -105,7 +105,9 @@ class InferenceStep:
     ``transfer_wait``: it waits for offloaded weights and cache, or for the host that attends to
     it. ``slowest_stage``: seconds of the pipeline stage that the others wait for, with the copies
     of its own weights and cache, which every step needs again. ``untuned``: what the step takes
-    beyond that of a tuned set-up. ``works``: recorded work of the parts that belong to no operator.
+    beyond that of a tuned set-up. ``front_end_wait``: the engine is faster than the processes that
+    serve its clients, over all steps of a load. ``works``: recorded work of the parts that belong
+    to no operator.
     """
 
     layers: tuple[tuple[int, tuple[Operator, ...]], ...]
@@ -117,14 +119,14 @@ class InferenceStep:
     overhead: FloatArray
     untuned: FloatArray
     slowest_stage: FloatArray
+    front_end_wait: FloatArray = field(default_factory=lambda: np.zeros(()))
     works: Mapping[str, tuple[KernelWork, ...]] = field(default_factory=dict)
 
     @property
     def total(self) -> FloatArray:
         """Seconds of the step."""
-        return self.untuned + add(
-            (self.kernels, self.pipeline, self.launch_wait, self.transfer_wait, self.overhead)
-        )
+        engine = (self.kernels, self.pipeline, self.launch_wait, self.transfer_wait, self.overhead)
+        return add((*engine, self.untuned, self.front_end_wait))
 
     def cycle(self, micro_batches: Numeric) -> FloatArray:
         """Return seconds between two steps of a micro-batch if several share the pipeline.

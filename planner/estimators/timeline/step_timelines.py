@@ -357,6 +357,7 @@ _AFTER = {
     "transfer_wait": WAIT,
     "overhead": WAIT,
     "untuned": WAIT,
+    "front_end_wait": WAIT,
 }
 
 

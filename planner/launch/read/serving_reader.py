@@ -684,6 +684,10 @@ def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: s
         server.values["enforce_eager"] = True
     if shards := parse_size(reading.value("decode_context_parallel")):
         server.values["decode_context_parallel"] = shards
+    if processes := parse_float(reading.value("api_servers")):
+        server.values.setdefault("api_servers", processes)
+    if interval := parse_size(reading.value("stream_interval")):
+        server.values["stream_interval"] = interval
     if copies := parse_size(reading.value("redundant_experts")):
         server.values["redundant_experts"] = copies
     if reading.value("prefix_caching") == "true" and engine.finds_prefixes(reading):

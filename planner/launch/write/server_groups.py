@@ -312,6 +312,8 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
         "max_num_seqs": worker.max_num_seqs,
         "max_num_batched_tokens": worker.max_num_batched_tokens,
         "enforce_eager": bool(job["enforce_eager"]),
+        "api_servers": math.ceil(float(job["api_servers"] or 0)) or None,
+        "stream_interval": job["stream_interval"],
         "redundant_experts": worker.redundant_experts or None,
         "stage_layers": job["stage_layers"],
         "decode_context_parallel": cache_shards if cache_shards > 1 else None,

@@ -55,7 +55,7 @@ from planner.workloads.serving.wording import decode_step, inference_steps
 from planner.workloads.workload import Evaluation
 
 _SHARES = (0.5, 0.9, 0.99)
-_PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead", "untuned")
+_PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead", "untuned", "front_end_wait")
 
 
 def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:

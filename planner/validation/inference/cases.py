@@ -61,6 +61,9 @@ def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
     settings: dict[str, Any] = {
         name: int(run.number(name) or 0) for name in names if run.text(name)
     }
+    if engine.front_end is not None and (processes := run.number("api_servers")):
+        front_end = replace(engine.front_end, processes=processes)
+        engine = replace(engine, front_end=front_end)
     if run.flag("enforce_eager"):
         engine = without_cuda_graphs(engine)
     try:
@@ -437,13 +440,16 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
 
 
 def _of_release(rule: EngineRule, release: str, library: Library) -> EngineProfile:
-    """Return the engine of a rule with the memory of an older release, if a run states one."""
+    """Return the engine of a rule with memory and front end of an older release that is stated."""
     engine = library.engine(rule.profile)
     tool, _, since = engine.since.partition(" ")
     if not release or release_parts(release) >= release_parts(since):
         return engine
     older = Release(tool=tool, number=release).profile(library.catalogue)
-    return engine if older is None else replace(engine, memory=library.engine(older).memory)
+    if older is None:
+        return engine
+    profile = library.engine(older)
+    return replace(engine, memory=profile.memory, front_end=profile.front_end)
 
 
 def served_model(run: Run, library: Library) -> ModelSpec:

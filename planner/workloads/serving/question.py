@@ -364,10 +364,10 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
 
 
 def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
-    """The engine with the request's ``max_num_seqs``, LoRA slots and choice of CUDA graphs.
+    """The engine with the request's limits of the scheduler, LoRA slots and choice of CUDA graphs.
 
-    Raises SpecError if the request sets redundant experts or decode context parallelism, and the
-    engine has none.
+    Raises SpecError if the request sets redundant experts, decode context parallelism or API
+    servers, and the engine has none.
     """
     if request.redundant_experts and not engine.redundant_experts:
         raise SpecError(
@@ -381,6 +381,17 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
         )
     if request.max_num_seqs is not None:
         engine = with_sequence_limit(engine, request.max_num_seqs)
+    if request.stream_interval is not None:
+        scheduler = replace(engine.scheduler, stream_interval=request.stream_interval)
+        engine = replace(engine, scheduler=scheduler)
+    if request.api_servers is not None:
+        if engine.front_end is None:
+            raise SpecError(
+                f"No time of API servers of {engine.name} is known: leave out api_servers, or name "
+                "an engine with one (vllm, sglang)."
+            )
+        front_end = replace(engine.front_end, processes=request.api_servers)
+        engine = replace(engine, front_end=front_end)
     if request.num_adapters is not None and request.max_loras is not None:
         # Requests whose adapter has no slot wait until one of others has ended.
         shares = zipf_shares(number=request.num_adapters, exponent=request.adapter_skew)

@@ -193,7 +193,7 @@ BATCH_WORDS = replace(
 )
 
 
-_OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead", "untuned")
+_OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead", "untuned", "front_end_wait")
 
 
 def serving_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
@@ -203,16 +203,18 @@ def serving_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
 
 def decode_step(candidates: Candidates) -> InferenceStep:
     """The decode step of an engine with the sequences that are in flight at the load."""
+    waits = np.zeros(())
     if isinstance(candidates, Replicas):
         estimate = candidates.at_load.estimate
         c, sequences = estimate.configurations, estimate.served.decoding
+        waits = estimate.served.phases.front_end_wait
     elif isinstance(candidates, PrefillDecodeDeployments):
         c, sequences = candidates.decode.configurations, candidates.at_load.decoding
     else:
         raise TypeError(f"{candidates!r} does not serve streams.")
     inputs = candidates.inputs
     batch = decode_batch(inputs, sequences / c.pipeline_parallel)
-    return step_time(inputs, c, batch, True)
+    return replace(step_time(inputs, c, batch, True), front_end_wait=waits)
 
 
 def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:

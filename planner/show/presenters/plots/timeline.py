@@ -68,6 +68,7 @@ _FAMILY = {
     "overhead": ("waiting", 0.0),
     "slow_nodes": ("waiting", 0.35),
     "untuned": ("waiting", 0.6),
+    "front_end_wait": ("waiting", 0.0),
     "launch_wait": ("waiting", 0.35),
     "transfer_wait": ("waiting", 0.6),
 }

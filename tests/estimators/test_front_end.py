@@ -1,0 +1,89 @@
+"""Processes that take requests and stream answers, on published rates of vLLM and SGLang."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import planner
+from planner.errors import SpecError
+from planner.specs.engine import FrontEnd
+from planner.specs.software_profile import engine_on, load_engine
+
+# vllm-project/vllm pull request 17546: two A100 of one server, ShareGPT, 120 requests/s offered.
+SMALL: dict[str, Any] = {
+    "model": "llama-3.2-1b", "gpu": "a100-sxm-80gb", "num_gpus": 1, "engine_version": "0.9.0",
+    "input_tokens": 221, "output_tokens": 200, "settings": {"concurrency": 1000},
+}  # fmt: skip
+# vllm-project/vllm pull request 27869.
+FAST: dict[str, Any] = {
+    "model": "gpt-oss-20b", "gpu": "b200-sxm-180gb", "num_gpus": 1, "engine_version": "0.11.1",
+    "input_tokens": 1024, "output_tokens": 1024, "settings": {"concurrency": 1024},
+    "max_num_seqs": 1024,
+}  # fmt: skip
+
+
+def served(engine: str = "vllm", **asked: Any) -> Any:
+    plan = planner.estimate(workload="serve", engine=engine, tuned=True, **asked)
+    return plan.candidates
+
+
+def tokens_per_s(**asked: Any) -> float:
+    return float(served(**asked).throughput[0])
+
+
+def front_end(engine: str, release: str = "") -> FrontEnd:
+    found = engine_on(load_engine(engine).spec, None, release).front_end
+    assert found is not None
+    return found
+
+
+def test_one_process_limits_two_engines_as_measured() -> None:
+    """10,000 requests took 130.74 s with one process."""
+    shared = 2 * tokens_per_s(**SMALL, api_servers=0.5) / 200
+    assert shared == pytest.approx(10_000 / 130.74, rel=0.1)
+    assert 2 * tokens_per_s(**SMALL, api_servers=1) / 200 > 120
+
+
+def test_tokens_that_are_sent_together_cost_less_as_measured() -> None:
+    """gpt-oss-20b with 1,024 requests is 57 % faster with an interval of 10."""
+    gain = tokens_per_s(**FAST, stream_interval=10) / tokens_per_s(**FAST)
+    assert gain == pytest.approx(1.57, rel=0.08)
+
+
+def test_the_processes_of_newer_releases_pass_on_what_was_measured() -> None:
+    """4 processes pass on 806.77 requests/s: vllm-project/vllm pull request 43469."""
+    own = front_end("vllm")
+    each = own.request_time + 32 * own.prompt_token_time
+    each += 512 * (own.token_time + own.message_time)
+    assert 4 / each == pytest.approx(806.77, rel=0.1)
+
+
+def test_a_detokenizer_of_sglang_is_as_fast_as_measured() -> None:
+    """One detokenizer passes on 5,122,821 tokens in 133 s: sgl-project/sglang pull request 9970."""
+    assert front_end("sglang").token_time < 133.01 / 5_122_821
+
+
+def test_each_rank_has_a_process_from_a_release_on() -> None:
+    assert front_end("vllm").per_rank
+    assert not front_end("vllm-0.8", "0.14.1").per_rank
+    assert not front_end("sglang").per_rank
+    assert engine_on(load_engine("vllm").spec, None, offline=True).front_end is None
+
+
+def test_first_tokens_wait_for_those_before_them() -> None:
+    one, four = (served(**FAST, api_servers=number) for number in (1, 4))
+    late = 1024 * 55e-6 / 2
+    assert one.time_to_first_token - four.time_to_first_token > 0.5 * late
+
+
+def test_a_wait_for_the_processes_is_a_part_of_the_step() -> None:
+    steps = planner.explain(workload="serve", engine="vllm", tuned=True, **FAST).steps
+    parts = {one.part.name: one.part.seconds for one in steps[-1].parts}
+    assert parts["front_end_wait"] > 0.01
+
+
+def test_an_engine_without_known_times_refuses_a_number() -> None:
+    with pytest.raises(SpecError, match="API servers of TGI"):
+        served("tgi", **{**SMALL, "engine_version": None}, api_servers=2)
