@@ -191,6 +191,7 @@ def serving_confidence(
     evidence = with_missing(
         evidence,
         "tensor parallelism over nodes" if over_nodes else "",
+        "decode context parallelism" if work.decode_context_parallel > 1 else "",
         unmeasured_release(rule, inputs.engine_version),
         "fast kernels of these experts" if has_no_kernels else "",
     )
