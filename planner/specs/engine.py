@@ -224,6 +224,8 @@ class SchedulerDefault:
     least_memory : least memory of the GPU [bytes]
     since : first release with these defaults
     until : first release without these defaults
+    captured_seqs : sequences of the largest CUDA graph, with fewer than 4 ranks of tensor
+        parallelism and with more
     """
 
     max_num_seqs: Count
@@ -234,6 +236,7 @@ class SchedulerDefault:
     least_memory: BytesOrZero = 0.0
     since: str = ""
     until: str = ""
+    captured_seqs: tuple[Count, ...] = (256, 512)
 
 
 @validated
@@ -267,6 +270,7 @@ class Scheduler:
         does not start: it splits prompts by default where longer ones are allowed; 0: it splits all
     slots : without ``continuous``, the server takes requests into slots with cache from the start;
         further requests wait
+    captured_seqs : as in `SchedulerDefault`
     """
 
     continuous: bool
@@ -284,6 +288,7 @@ class Scheduler:
     divides_step_tokens: bool = False
     longest_step_request: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     slots: bool = False
+    captured_seqs: tuple[Count, ...] = (256, 512)
 
     def default_step_tokens(self, ranks: FloatArray) -> FloatArray:
         """Return the default limit of new tokens per step on each attention rank.
@@ -302,6 +307,35 @@ class Scheduler:
     def serves(self) -> bool:
         """Whether the engine accepts requests as they arrive, not only static batches."""
         return self.continuous or self.slots
+
+
+@validated
+class StaticReserve:
+    """Memory that an engine's default share for weights and KV cache leaves [bytes], as a sum.
+
+    Parameters
+    ----------
+    constant : for metadata
+    token : for each new token of a step
+    least_tokens : new tokens of a step at least
+    captured_sequence : for each sequence of the largest CUDA graph
+    rank : for each GPU of a replica
+    attention_sequence : for each sequence of the largest CUDA graph and rank of data-parallel
+        attention
+    draft : for a model that drafts
+    least : at least, without drafts
+    least_from : on GPUs with more memory than this
+    """
+
+    constant: BytesOrZero
+    token: BytesOrZero
+    least_tokens: Count
+    captured_sequence: BytesOrZero
+    rank: BytesOrZero
+    attention_sequence: BytesOrZero
+    draft: BytesOrZero
+    least: BytesOrZero
+    least_from: BytesOrZero
 
 
 @validated
@@ -352,6 +386,8 @@ class EngineMemory:
     adapter_slots : default adapters of one step that memory is reserved for
     adapted_experts : memory is reserved for adapters of routed experts, if all linear matrices have
         adapters
+    static_reserve : what the default of a `MemoryShare.STATIC` leaves; None: the rest of
+        ``gpu_memory_utilization``
     """
 
     gpu_memory_utilization: Share
@@ -380,6 +416,7 @@ class EngineMemory:
     shortens_longest: bool = False
     adapter_slots: Count = 1
     adapted_experts: bool = False
+    static_reserve: StaticReserve | None = None
 
 
 @validated
@@ -480,8 +517,8 @@ class EngineProfile:
         of a GPU and the hidden width to, by GPU generation
     sparse_heads_by_architecture : heads that kernels of sparse latent attention over prompts pad
         those of a rank to a multiple of, by GPU generation
-    slow_experts_by_architecture : types of experts that the engine has no kernels of its own for,
-        by GPU generation: it takes others that are several times as slow
+    slow_experts_by_architecture : types of experts with biases that the engine has no kernels of
+        its own for, by GPU generation: compute rate of those it takes over that of the GPU's own
     host_experts_by_architecture : types of experts with ``host_expert_time``, by GPU generation
     whole_expert_buffers : GPU generations on which each rank keeps and passes over a row for every
         pair of a token and an expert of a step, those of other ranks included
@@ -538,7 +575,7 @@ class EngineProfile:
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sparse_heads_by_architecture: Mapping[str, Count] = field(default_factory=dict)
-    slow_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    slow_experts_by_architecture: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
     host_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole_expert_buffers: tuple[str, ...] = ()
     refused_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

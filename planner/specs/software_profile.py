@@ -89,7 +89,12 @@ def engine_on(
         return engine
     tokens = default.offline_batched_tokens if offline else default.max_num_batched_tokens
     seqs = default.max_num_seqs
-    scheduler = replace(engine.scheduler, max_num_seqs=seqs, max_num_batched_tokens=tokens)
+    scheduler = replace(
+        engine.scheduler,
+        max_num_seqs=seqs,
+        max_num_batched_tokens=tokens,
+        captured_seqs=default.captured_seqs,
+    )
     # It samples as many at its start as it may run at once.
     memory = replace(memory, profiled_seqs=seqs if memory.profiled_seqs else 0)
     return replace(engine, scheduler=scheduler, memory=memory)

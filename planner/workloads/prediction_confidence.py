@@ -64,10 +64,10 @@ if TYPE_CHECKING:
 # Profiles that were fitted to runs whose tensor parallelism goes over nodes.
 _MEASURED_OVER_NODES = ("fastertransformer",)
 
-# Measured over predicted time of servers without kernels of their own: geometric mean of times to
-# first token, per output token and per request of gpt-oss-20b and gpt-oss-120b in SGLang 0.5.3 and
-# 0.5.4 on H100 and A100, which are 0.8 to 24 (GPUStack's performance lab).
-_WITHOUT_KERNELS = 6.7
+# Largest measured over predicted time of servers without kernels of their own, or its inverse, of
+# gpt-oss-20b and gpt-oss-120b in SGLang 0.5.3 and 0.5.4 on H100 and A100: times to first token, per
+# output token and per request (GPUStack's performance lab, from which the kernels' rates are).
+_WITHOUT_KERNELS = 2.3
 
 
 def training_memory_errors(inputs: TrainingInputs, num_gpus: int) -> MemoryErrors:
@@ -191,6 +191,7 @@ def serving_confidence(
     evidence = with_missing(
         evidence,
         "tensor parallelism over nodes" if over_nodes else "",
+        "decode context parallelism" if work.decode_context_parallel > 1 else "",
         unmeasured_release(rule, inputs.engine_version),
         "fast kernels of these experts" if has_no_kernels else "",
     )
@@ -202,7 +203,8 @@ def serving_confidence(
     }
     if has_no_kernels:
         for name in factors.keys() - {PEAK_MEMORY}:
-            factors[name] = factors[name][0], factors[name][1] * _WITHOUT_KERNELS
+            low, high = factors[name]
+            factors[name] = low / _WITHOUT_KERNELS, high * _WITHOUT_KERNELS
     low, high = factors["throughput"]
     factors["throughput"] = 1 / high, 1 / low if low else math.inf
     return Confidence(
@@ -219,11 +221,8 @@ def _lacks_expert_kernels(inputs: ServingInputs) -> bool:
 
     Those of Marlin, which others of these types take, add no biases.
     """
-    lacking = inputs.engine.slow_experts_by_architecture
     stored = inputs.model.expert_quantization or inputs.model.quantization
-    blocks = (group.feed_forward for group in inputs.model.layer_groups)
-    has_biases = any(block is not None and block.num_experts and block.bias for block in blocks)
-    return has_biases and stored in lacking.get(inputs.machine.gpu.architecture, ())
+    return inputs.kernels.biased_experts and stored in inputs.kernels.slow_experts
 
 
 def with_energy(

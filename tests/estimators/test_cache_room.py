@@ -12,6 +12,7 @@ from rows import each
 from serving_cases import replicas, serving_setting
 from start_logs import layout_of, predicted, setting_of, start_logs
 
+from planner.base.enums import Quantization
 from planner.base.units import GIB
 from planner.estimators.inference.serving_memory import (
     needed_to_start,
@@ -219,3 +220,16 @@ def test_the_whole_cache_of_a_request_is_that_of_all_layers() -> None:
     )
     assert float(np.ravel(whole)[0]) / GIB == pytest.approx(24.0, rel=1e-3)
     assert whole == pytest.approx(2 * halves, rel=1e-3)
+
+
+def test_sglang_leaves_memory_by_the_tokens_and_graphs_of_a_step() -> None:
+    """mem_fraction_static of python/sglang/srt/server_args.py 0.5.4: 0.5 + 12 + 0.5 + 1/8 GiB of an
+    H100; then gpt-oss-120b runs 44 of 1,000 requests on average (GPUStack performance lab)."""
+    lengths = {"input_tokens": 215, "output_tokens": 197}
+    setting = serving_setting("gpt-oss-120b", "h100-sxm-80gb", "sglang", **lengths)
+    c = replicas(concurrency=1000, expert_quantization=Quantization.MXFP4)
+    memory = serving_memory(setting, c)
+    kept = setting.machine.gpu.allocatable_memory / GIB - 0.5 - 12 - 0.5 - 0.125
+    cache = float(memory.usable - memory.non_cache_bytes) / GIB
+    assert cache == pytest.approx(kept - float(np.ravel(memory.weights)[0]) / GIB, abs=0.01)
+    assert 44 < float(memory.most_sequences) < 100

@@ -28,7 +28,8 @@ def setting_of(most: int | None, gpu: str = "l4", engine: str = "vllm") -> Servi
 
 
 def is_rejected(most: int | None, gpu: str = "l4", engine: str = "vllm", n: int = 4) -> bool:
-    found = evaluate_serving(setting_of(most, gpu, engine), replicas(concurrency=n))
+    c = replicas(concurrency=n, max_num_batched_tokens=2048)
+    found = evaluate_serving(setting_of(most, gpu, engine), c)
     return bool(found.rejected_by > 0)
 
 
@@ -54,7 +55,7 @@ def test_the_length_that_an_engine_takes_instead_is_said(
     more = f"--max-model-len 131072 --set concurrency=4 --engine {engine}"
     ran = planner(*words.split(), *more.split())
     told = " ".join(f"{ran.out} {ran.err}".split())
-    assert ("longest request 29,801 tokens, as the cache holds no more" in told) == starts
+    assert ("longest request 27,854 tokens, as the cache holds no more" in told) == starts
     assert ("Does not start: the longest request needs 131,072 tokens" in told) != starts
     assert ran.exit_code == (0 if starts else 4)
 

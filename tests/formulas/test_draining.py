@@ -15,11 +15,10 @@ from planner.formulas.draining import (
 )
 
 
-def lognormal(variation: float, shape: tuple[int, ...], size_biased: bool = False) -> np.ndarray:
-    """Lengths of mean 1; ``size_biased``: as they are met at a random time."""
+def lognormal(variation: float, shape: tuple[int, ...]) -> np.ndarray:
+    """Lengths of mean 1."""
     spread = float(np.sqrt(np.log1p(variation**2)))
-    middle = spread**2 / 2 if size_biased else -(spread**2) / 2
-    return np.exp(np.random.default_rng(3).normal(middle, spread, shape))
+    return np.exp(np.random.default_rng(3).normal(-(spread**2) / 2, spread, shape))
 
 
 def test_a_wave_that_keeps_nobody_together_is_the_first_alone() -> None:
@@ -39,16 +38,23 @@ def test_a_token_of_a_burst_shares_its_step_with_those_that_are_left(variation: 
 @pytest.mark.parametrize("variation", [0.1, 0.5, 1.0])
 @pytest.mark.parametrize("running", [10, 200])
 def test_the_end_waits_for_the_longest_answer(variation: float, running: int) -> None:
-    fresh = lognormal(variation, (3000, running))
-    chance = np.random.default_rng(5).random(fresh.shape)
-    left = lognormal(variation, fresh.shape, size_biased=True) * chance
+    random, order = np.random.default_rng(3), 1 / variation**2
+    fresh = random.gamma(order, 1 / order, (1000, running))
+    # At a random time long answers are met more often.
+    left = random.gamma(order + 1, 1 / order, fresh.shape) * random.random(fresh.shape)
     ends = {
         1.0: fresh.max(axis=1).mean() - 1,
         1e9: left.max(axis=1).mean() - (1 + variation**2) / 2,
     }
     for waves, steps in ends.items():
         found = drain_steps(waves=waves, running=running, variation=variation)
-        assert found == pytest.approx(steps * (1 - 1 / running), rel=0.15), waves
+        assert found == pytest.approx(steps * (1 - 1 / running), rel=0.08), waves
+
+
+def test_the_longest_answer_is_that_of_public_traces() -> None:
+    """Azure 2023 conversations: of 19,366 answers of 211 tokens the longest has 1,000."""
+    found = drain_steps(waves=1.0, running=19_366, variation=0.77)
+    assert 4 < found + 1 < 8  # 4.7; lognormal lengths would have 12
 
 
 @pytest.mark.parametrize(("number", "clients"), [(300, 300), (900, 300), (300, 40)])

@@ -259,11 +259,26 @@ def of_share(world: ServingWorld, c: Replica, held: float, beside: float) -> flo
     if memory.memory_share == "free":
         share = share or memory.gpu_memory_utilization
         return held + beside + share * max(size - held - beside, 0.0)
+    if memory.memory_share == "static":
+        return min((share or static_share(world, c)) * size + beside, size)
     if not share:
         return size * memory.gpu_memory_utilization
-    if memory.memory_share == "static":
-        return min(share * size + beside, size)
     return size * share
+
+
+def static_share(world: ServingWorld, c: Replica) -> float:
+    """SGLang's default: what it leaves to prompts, graphs and communication."""
+    size, rule = world.gpu.allocatable_memory, world.engine.memory.static_reserve
+    assert rule is not None
+    ranks = c.attention_data_parallel
+    seqs = world.engine.scheduler.captured_seqs[c.tensor_parallel * ranks >= 4]
+    left = rule.constant + rule.token * max(c.step_tokens, rule.least_tokens)
+    left += rule.captured_sequence * seqs
+    left += rule.rank * c.stage_gpus * c.pipeline_parallel
+    left += rule.attention_sequence * seqs * ranks * (ranks > 1)
+    if size > rule.least_from:
+        left = max(left, rule.least)
+    return 1 - (left + rule.draft * (world.workload.draft_tokens > 0)) / size
 
 
 def memory(world: ServingWorld, c: Replica) -> Memory:

@@ -113,7 +113,9 @@ class ServingInputs:
     @cached_property
     def kernels(self) -> Kernels:
         """Kernels of the engine on the machine."""
-        return Kernels(machine=self.machine, engine=self.engine)
+        blocks = (group.feed_forward for group in self.model.layer_groups)
+        biased = any(block is not None and block.num_experts and block.bias for block in blocks)
+        return Kernels(machine=self.machine, engine=self.engine, biased_experts=biased)
 
     @cached_property
     def weight_formats(self) -> WeightFormats:

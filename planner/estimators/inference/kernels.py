@@ -32,10 +32,14 @@ _SCORE_BYTES = 4.0
 
 @record(kw_only=True)
 class Kernels:
-    """Matrices, attention and elementwise work as an engine runs them."""
+    """Matrices, attention and elementwise work as an engine runs them.
+
+    ``biased_experts``: experts add biases.
+    """
 
     machine: Machine
     engine: EngineProfile
+    biased_experts: bool = False
 
     def matrices(self, quantization: CodeArray) -> dict[str, FloatArray]:
         """Efficiency of products in each of several formats, for `linear`."""
@@ -338,7 +342,16 @@ class Kernels:
 
     @cached_property
     def _expert_matrices(self) -> Rows:
-        return expert_rows(self.machine.gpu, self._formats, self.table.shown)
+        rows = expert_rows(self.machine.gpu, self._formats, self.table.shown)
+        if not (self.biased_experts and self.slow_experts):
+            return rows
+        rates = np.array([self.slow_experts.get(code.word, 1.0) for code in Quantization])
+        return {**rows, "compute_fraction": rows["compute_fraction"] * rates}
+
+    @property
+    def slow_experts(self) -> Mapping[str, float]:
+        """Compute rates of experts with biases that the engine has no kernels for, by type."""
+        return self.engine.slow_experts_by_architecture.get(self.machine.gpu.architecture, {})
 
     @cached_property
     def _formats(self) -> list[KernelFormat]:

@@ -38,6 +38,7 @@ from planner.specs.quantization import SIXTEEN_BIT_BYTES
 # that the memory of graphs is taken from.
 _GRAPH_SIZES = np.array([1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)])
 _USUAL_GRAPH_SEQS = 256
+_MANY_RANKS = 4
 
 
 @record(kw_only=True)
@@ -258,6 +259,7 @@ def usable_bytes(
             memory_share > 0, memory_share, inputs.engine.memory.gpu_memory_utilization
         )
     if kind is MemoryShare.STATIC:
+        memory_share = np.where(memory_share > 0, memory_share, _static_share(inputs, c))
         usable = np.minimum(memory_share * size + reserved, size)
     elif kind is MemoryShare.FREE:
         usable = weights + reserved + memory_share * np.maximum(size - weights - reserved, 0.0)
@@ -270,6 +272,24 @@ def usable_bytes(
     usable = np.where(memory_share > 0, usable, inputs.usable_memory)
     unused = (1 - inputs.engine.memory.cache_share) * (usable - weights - reserved)
     return np.asarray(usable - np.maximum(unused, 0.0))
+
+
+def _static_share(inputs: ServingInputs, c: ServingConfigurations) -> Numeric:
+    """Return the default share of a GPU's memory for weights and KV cache; 0 without a rule."""
+    rule, size = inputs.engine.memory.static_reserve, inputs.machine.gpu.allocatable_memory
+    if rule is None:
+        return 0.0
+    ranks, of_few, of_many = c.attention_data_parallel, *inputs.engine.scheduler.captured_seqs
+    sequences = np.where(c.tensor_parallel * ranks < _MANY_RANKS, of_few, of_many)
+    left = (
+        rule.constant
+        + rule.token * np.maximum(c.replica_step_tokens, rule.least_tokens)
+        + rule.captured_sequence * sequences
+        + rule.rank * c.replica_gpus
+        + np.where(ranks > 1, rule.attention_sequence * sequences * ranks, 0.0)
+    )
+    left = np.maximum(left, rule.least if size > rule.least_from else 0.0)
+    return np.asarray(1 - (left + rule.draft * (inputs.workload.draft_tokens > 0)) / size)
 
 
 def _memory_and_cache(
