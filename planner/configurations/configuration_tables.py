@@ -413,6 +413,9 @@ def format_layout(row: Mapping[str, object]) -> str:
     return ", ".join([" ".join(parts), *others])
 
 
+ATTENTION_WEIGHTS, FFN_WEIGHTS = ("attention", "embedding", "logits"), ("feed_forward", "experts")
+
+
 @record(kw_only=True)
 class ServingConfigurations(ConfigurationTable):
     """Ways to serve a model; every field broadcasts to ``shape``.
@@ -428,6 +431,8 @@ class ServingConfigurations(ConfigurationTable):
     """
 
     workload = "serve"
+    weight_parts: ClassVar[tuple[str, ...]] = (*ATTENTION_WEIGHTS, *FFN_WEIGHTS)
+    """The parts of the weights that the GPUs hold."""
 
     num_gpus: FloatArray
     tensor_parallel: FloatArray
@@ -486,20 +491,26 @@ class _SeparateFfn:
 
 
 @record(kw_only=True)
-class AttentionFfnConfigurations(_SeparateFfn, ServingConfigurations):  # type: ignore[misc]
+class AttentionFfnConfigurations(_SeparateFfn, ServingConfigurations):
     """Decode workers with attention and FFN on separate GPUs.
 
     tensor_parallel x attention_data_parallel GPUs have attention, norms, routers, both ends and the
     caches; the ``expert_parallel`` others have the experts and dense feed-forward blocks.
     """
 
+    weight_parts = ATTENTION_WEIGHTS
+
     @property
     def attention(self) -> ServingConfigurations:
         """The GPUs for attention, as a worker of its own without experts."""
         ones = np.ones_like(self.expert_parallel)
         no_experts = np.full_like(self.expert_quantization, Quantization.W16A16)
-        of_side = {"num_gpus": self.stage_gpus, "expert_parallel": ones}
-        return self._side(**of_side, expert_quantization=no_experts)
+        return replace(
+            ServingConfigurations(**vars(self)),
+            num_gpus=self.stage_gpus,
+            expert_parallel=ones,
+            expert_quantization=no_experts,
+        )
 
     def ffn(self, split: int) -> ServingConfigurations:
         """The GPUs for the FFN, as a worker of its own; ``split`` of them share each expert.
@@ -508,7 +519,8 @@ class AttentionFfnConfigurations(_SeparateFfn, ServingConfigurations):  # type: 
         """
         gpus, ones = self.expert_parallel, np.ones_like(self.expert_parallel)
         tokens = self.max_num_batched_tokens * self.attention_data_parallel / gpus
-        return self._side(
+        return replace(
+            _FfnConfigurations(**vars(self)),
             num_gpus=gpus,
             tensor_parallel=ones,
             attention_data_parallel=gpus,
@@ -516,8 +528,12 @@ class AttentionFfnConfigurations(_SeparateFfn, ServingConfigurations):  # type: 
             max_num_batched_tokens=tokens,
         )
 
-    def _side(self, **changed: Values) -> ServingConfigurations:
-        return ServingConfigurations(**{**vars(self), **changed})
+
+@record(kw_only=True)
+class _FfnConfigurations(ServingConfigurations):
+    """GPUs with the feed-forward blocks alone."""
+
+    weight_parts = FFN_WEIGHTS
 
 
 @record(kw_only=True)
@@ -579,7 +595,7 @@ class PoolConfigurations(ServingConfigurations):
 
 
 @record(kw_only=True)
-class AttentionFfnPools(_SeparateFfn, PoolConfigurations):  # type: ignore[misc]
+class AttentionFfnPools(_SeparateFfn, PoolConfigurations):
     """Pools whose decode workers have attention and FFN on separate GPUs."""
 
     decode_kind = AttentionFfnConfigurations

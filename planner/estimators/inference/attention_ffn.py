@@ -16,7 +16,6 @@ from planner.estimators.inference.continuous_batching import decode_batch
 from planner.estimators.inference.engine_step import host_overhead, launch_time
 from planner.estimators.inference.serving_estimate import broken_serving_rule
 from planner.estimators.inference.serving_memory import ServingMemory, serving_memory
-from planner.estimators.inference.weights import WEIGHT_PARTS
 from planner.estimators.layer_operators import layer_operators
 from planner.formulas.collectives import distinct_domain_share
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of
@@ -29,8 +28,6 @@ MICRO_BATCHES = (1, 2, 3, 4)
 """Micro-batches in flight, of which the fastest number is taken; more make experts inefficient
 (MegaScale-Infer, arXiv:2504.02263, section 4.2)."""
 _FFN_MODULES = ("feed_forward", "activation", "experts")
-_FFN_WEIGHTS = ("feed_forward", "experts")
-_ATTENTION_WEIGHTS = tuple(part for part in WEIGHT_PARTS if part not in _FFN_WEIGHTS)
 
 
 def ffn_splits(inputs: ServingInputs) -> tuple[int, ...]:
@@ -42,8 +39,7 @@ def side_memory(
     inputs: ServingInputs, c: AttentionFfnConfigurations
 ) -> tuple[ServingMemory, FloatArray]:
     """Return the memory of a GPU for attention, with the caches, and bytes of one for the FFN."""
-    ffn = serving_memory(inputs, c.ffn(1), _FFN_WEIGHTS)
-    return serving_memory(inputs, c, _ATTENTION_WEIGHTS), ffn.non_cache_bytes
+    return serving_memory(inputs, c), serving_memory(inputs, c.ffn(1)).non_cache_bytes
 
 
 def broken_ffn_rules(inputs: ServingInputs, c: AttentionFfnConfigurations) -> list[CodeArray]:
@@ -85,7 +81,9 @@ def attention_ffn_cycle(
         attention = replace(whole, batch=batch)
         ends = number * _ends(attention)
         for ffn, is_allowed in zip(ffns, allowed, strict=True):
-            step = _MicroBatch(attention=attention, ffn=replace(whole, configurations=ffn, batch=batch))
+            step = _MicroBatch(
+                attention=attention, ffn=replace(whole, configurations=ffn, batch=batch)
+            )
             layers = add(
                 group.num_hidden_layers * step.layer_time(group, number)
                 for group in inputs.model.layer_groups
@@ -106,7 +104,7 @@ class _MicroBatch:
         """Return seconds of a layer until all ``micro_batches`` have passed."""
         stages = self.stages(group)
         slowest = np.maximum.reduce(np.broadcast_arrays(*stages))
-        return np.maximum(add(stages), micro_batches * slowest)
+        return np.asarray(np.maximum(add(stages), micro_batches * slowest))
 
     def stages(self, group: LayerGroup) -> tuple[FloatArray, ...]:
         """Return seconds in a layer: attention, to the FFN, the FFN, and back."""

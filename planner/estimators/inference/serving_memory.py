@@ -11,7 +11,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
 from planner.base.enums import LinkKind, Quantization
 from planner.base.records import record
-from planner.configurations.configuration_tables import ServingConfigurations
+from planner.configurations.configuration_tables import FFN_WEIGHTS, ServingConfigurations
 from planner.estimators.adapters import adapter_bytes
 from planner.estimators.attention_core import (
     cached_bytes,
@@ -21,7 +21,7 @@ from planner.estimators.attention_core import (
 )
 from planner.estimators.inference.batch_share import Batch, BatchShare, ServingInputs
 from planner.estimators.inference.speculative_decoding import draft_weights, drafter
-from planner.estimators.inference.weights import WEIGHT_PARTS, stage_layers, weight_bytes
+from planner.estimators.inference.weights import stage_layers, weight_bytes
 from planner.estimators.towers import encoder_memory, tower_weights
 from planner.formulas.memory import (
     kv_cache_overflow_share,
@@ -138,19 +138,12 @@ SERVING_MEMORY_PARTS = tuple(
 )
 
 
-def serving_memory(
-    inputs: ServingInputs,
-    configurations: ServingConfigurations,
-    held: tuple[str, ...] = WEIGHT_PARTS,
-) -> ServingMemory:
-    """Predict the serving memory of every configuration, in bytes per GPU by part.
-
-    ``held``: the parts of the weights that the GPUs hold.
-    """
+def serving_memory(inputs: ServingInputs, configurations: ServingConfigurations) -> ServingMemory:
+    """Predict the serving memory of every configuration, in bytes per GPU by part."""
     c = configurations
-    total_weights = weight_bytes(inputs, c).of(held)
+    total_weights = weight_bytes(inputs, c).of(c.weight_parts)
     weights = total_weights * (1 - c.weight_offload)
-    if "attention" in held:
+    if c.weight_parts != FFN_WEIGHTS:
         weights = weights + draft_weights(inputs, c) + tower_weights(inputs, c)
     adapters = adapter_bytes(inputs, c)
     reserved = np.asarray(reserved_bytes(inputs, c))

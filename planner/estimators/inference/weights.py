@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 
 import numpy as np
 
@@ -36,14 +35,11 @@ class WeightBytes:
     @property
     def total(self) -> FloatArray:
         """Bytes of all weights on the GPU."""
-        return self.of(WEIGHT_PARTS)
+        return self.of(ServingConfigurations.weight_parts)
 
     def of(self, parts: Iterable[str]) -> FloatArray:
         """Bytes of some of the parts on the GPU."""
         return add(getattr(self, part) for part in parts)
-
-
-WEIGHT_PARTS = tuple(field.name for field in fields(WeightBytes))
 
 
 def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -> WeightBytes:
