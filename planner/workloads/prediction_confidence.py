@@ -69,6 +69,10 @@ _MEASURED_OVER_NODES = ("fastertransformer",)
 # 0.5.4 on H100 and A100, which are 0.8 to 24 (GPUStack's performance lab).
 _WITHOUT_KERNELS = 6.7
 
+# Predicted over measured time of the one published system with attention and FFN on separate GPUs,
+# of the engine's kernels in place of its own (planner/validation/measurements/attention_ffn.csv).
+_OWN_SYSTEM = 1.7
+
 
 def training_memory_errors(inputs: TrainingInputs, num_gpus: int) -> MemoryErrors:
     """The distribution of needed over predicted memory of training runs."""
@@ -203,6 +207,9 @@ def serving_confidence(
     if has_no_kernels:
         for name in factors.keys() - {PEAK_MEMORY}:
             factors[name] = factors[name][0], factors[name][1] * _WITHOUT_KERNELS
+    if "attention_ffn" in layout:
+        for name in factors.keys() - {PEAK_MEMORY}:
+            factors[name] = factors[name][0] / _OWN_SYSTEM, factors[name][1] * _OWN_SYSTEM
     low, high = factors["throughput"]
     factors["throughput"] = 1 / high, 1 / low if low else math.inf
     return Confidence(

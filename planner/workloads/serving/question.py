@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -121,20 +120,14 @@ _VARIATION = 1.0
 """Of lengths: services have 0.96 to 3.1 of prompts, 0.7 to 3.3 of answers (``lengths.csv``)."""
 
 
-_ATTENTION_FFN_NAMES = ("afd", "attentionffn", "attentionffndisaggregation")
-
-
 def parse_modes(request: Request) -> list[str]:
     """The requested serving modes; default: ``aggregated``, and ``disaggregated`` in a search."""
     defaults = (AGGREGATED,) if request.space == SINGLE else (AGGREGATED, DISAGGREGATED)
-    named = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
-    modes = [
-        ATTENTION_FFN if re.sub("[-_ ]", "", text.lower()) in _ATTENTION_FFN_NAMES else text
-        for text in named
-    ]
+    modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
     for text in modes:
         if text not in MODES:
-            hint = did_you_mean(text, MODES)
+            is_short = text.lower() == "afd"
+            hint = f" Did you mean {ATTENTION_FFN}?" if is_short else did_you_mean(text, MODES)
             raise SearchSpaceError(f"Unknown mode {text!r}.{hint} Known: {', '.join(MODES)}.")
     if request.prefill_gpu is not None and not {*modes} & {*POOLED}:
         raise SearchSpaceError("--prefill-gpu is for --mode disaggregated.")
