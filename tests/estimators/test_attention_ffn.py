@@ -13,9 +13,11 @@ import pytest
 from serving_cases import replicas, serving_setting
 
 import planner
+from planner import Request
 from planner.base.arrays import add
 from planner.base.enums import CacheType, Quantization
 from planner.configurations.configuration_tables import AttentionFfnConfigurations
+from planner.errors import SearchSpaceError
 from planner.estimators.inference.attention_ffn import attention_ffn_cycle
 from planner.estimators.inference.batch_share import BatchShare, ServingInputs
 from planner.estimators.inference.continuous_batching import decode_batch
@@ -24,6 +26,7 @@ from planner.estimators.inference.serving_estimate import SERVING_REJECTIONS
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.layer_operators import layer_operators
 from planner.layers.model import Layer, layer_of
+from planner.workloads.make_plan import make_plan
 
 _FILE = Path(planner.__file__).parent / "validation/measurements/attention_ffn.csv"
 
@@ -164,9 +167,20 @@ def test_the_mode_is_searched_where_it_is_named() -> None:
             "concurrency": 1024,
         },
     }
-    plan = planner.estimate(mode="attention-ffn", **asked).row
+    plan = planner.estimate(mode="attention-ffn", **asked).candidates.row
     assert (plan["prefill_replicas"], plan["replicas"], plan["num_gpus"]) == (1, 1, 32)
-    with pytest.raises(planner.PlannerError, match="attention-ffn"):
-        planner.estimate(mode="afd", **asked)
-    with pytest.raises(planner.PlannerError, match="no experts"):
-        planner.estimate(mode="attention-ffn", **{**asked, "model": "llama-3.1-70b"})
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"mode": "afd"}, "Did you mean attention-ffn"),
+        ({"model": "llama-3.1-70b"}, "no experts"),
+        ({"draft_tokens": 1, "acceptance_rate": 0.8}, "drafts"),
+        ({"settings": {"pipeline_parallel": 2}}, "not predicted with pipeline_parallel"),
+    ],
+)
+def test_what_the_mode_does_not_predict_is_refused(changed: dict[str, Any], words: str) -> None:
+    asked = {"model": "mixtral-8x7b", "mode": "attention-ffn", **changed}
+    with pytest.raises(SearchSpaceError, match=words):
+        make_plan(Request(workload="serve", gpu="h200-sxm-141gb", num_gpus=32, **asked))
