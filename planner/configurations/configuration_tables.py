@@ -479,7 +479,7 @@ SERVING_NAMES = ServingConfigurations.names()
 
 
 class _SeparateFfn:
-    """A worker with ``expert_parallel`` GPUs for the FFN beside those for attention."""
+    """A worker with ``expert_parallel`` GPUs for the FFN in addition to those for attention."""
 
     stage_gpus: FloatArray
     expert_parallel: FloatArray

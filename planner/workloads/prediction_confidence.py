@@ -71,7 +71,7 @@ _WITHOUT_KERNELS = 6.7
 
 # Predicted over measured time of the one published system with attention and FFN on separate GPUs,
 # of the engine's kernels in place of its own (planner/validation/measurements/attention_ffn.csv).
-_OWN_SYSTEM = 1.7
+_ENGINE_KERNELS = 1.7
 
 
 def training_memory_errors(inputs: TrainingInputs, num_gpus: int) -> MemoryErrors:
@@ -209,7 +209,7 @@ def serving_confidence(
             factors[name] = factors[name][0], factors[name][1] * _WITHOUT_KERNELS
     if "attention_ffn" in layout:
         for name in factors.keys() - {PEAK_MEMORY}:
-            factors[name] = factors[name][0] / _OWN_SYSTEM, factors[name][1] * _OWN_SYSTEM
+            factors[name] = factors[name][0] / _ENGINE_KERNELS, factors[name][1] * _ENGINE_KERNELS
     low, high = factors["throughput"]
     factors["throughput"] = 1 / high, 1 / low if low else math.inf
     return Confidence(

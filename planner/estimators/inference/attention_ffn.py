@@ -25,8 +25,8 @@ from planner.specs.quantization import SIXTEEN_BIT_BYTES, format_on
 from planner.specs.validated import replace_unvalidated
 
 MICRO_BATCHES = (1, 2, 3, 4)
-"""Micro-batches in flight, of which the fastest number is taken; more make experts inefficient
-(MegaScale-Infer, arXiv:2504.02263, section 4.2)."""
+"""Numbers of micro-batches that are tried; more make experts inefficient (MegaScale-Infer,
+arXiv:2504.02263, section 4.2)."""
 _FFN_MODULES = ("feed_forward", "activation", "experts")
 
 
@@ -45,7 +45,7 @@ def side_memory(
 def broken_ffn_rules(inputs: ServingInputs, c: AttentionFfnConfigurations) -> list[CodeArray]:
     """Return the first rule that the GPUs for the FFN break, by split of the experts; 0: none.
 
-    Servers of experts alone are not bound to the ways in which the engine spreads whole layers.
+    Servers of experts alone are not bound to the ways in which the engine spreads layers.
     """
     engine = replace_unvalidated(inputs.engine, undivided=())
     free = replace(inputs, engine=engine)
@@ -70,7 +70,7 @@ def attention_ffn_cycle(
     .. [2] R. Zhu et al., "MegaScale-Infer: Serving mixture-of-experts at scale with disaggregated
        expert parallelism," 2025, arXiv:2504.02263, section 4.1.
     """
-    whole = BatchShare(
+    all_requests = BatchShare(
         inputs=inputs, configurations=c.attention, batch=decode_batch(inputs, sequences)
     )
     ffns = [c.ffn(split) for split in ffn_splits(inputs)]
@@ -78,11 +78,11 @@ def attention_ffn_cycle(
     times = []
     for number in MICRO_BATCHES:
         batch = decode_batch(inputs, sequences / number)
-        attention = replace(whole, batch=batch)
+        attention = replace(all_requests, batch=batch)
         ends = number * _ends(attention)
         for ffn, is_allowed in zip(ffns, allowed, strict=True):
             step = _MicroBatch(
-                attention=attention, ffn=replace(whole, configurations=ffn, batch=batch)
+                attention=attention, ffn=replace(all_requests, configurations=ffn, batch=batch)
             )
             layers = add(
                 group.num_hidden_layers * step.layer_time(group, number)
@@ -90,7 +90,7 @@ def attention_ffn_cycle(
             )
             times.append(np.where(is_allowed, layers + ends, np.inf))
     fastest = np.minimum.reduce(np.broadcast_arrays(*times))
-    return np.asarray(inputs.slowdown * (fastest + host_overhead(whole)))
+    return np.asarray(inputs.slowdown * (fastest + host_overhead(all_requests)))
 
 
 @record(kw_only=True)

@@ -97,8 +97,8 @@ class PrefillDecodeSource(ServingSource):
         """The group of evidence of all pools of the source."""
         quantization = Quantization(int(self.space.decode_mesh.values("quantization")[0]))
         load = int(self.load_of(self.space.offered_concurrency or 1))
-        apart = self.mode == ATTENTION_FFN
-        return np.asarray(disaggregated_group(quantization, load, attention_ffn=apart))
+        is_split = self.mode == ATTENTION_FFN
+        return np.asarray(disaggregated_group(quantization, load, attention_ffn=is_split))
 
     @property
     def serves_rate(self) -> bool:

@@ -546,25 +546,25 @@ def _attention_ffn_source(
             "models with experts: choose another --mode."
         )
     work, defaults = question.work, parameter_defaults("serve")
-    whole = {PIPELINE_PARALLEL: 1, CONTEXT_PARALLEL: 1}
-    fixed = (*whole, *(name for name in _CACHE if name.endswith("offload")))
+    unsplit = {PIPELINE_PARALLEL: 1, CONTEXT_PARALLEL: 1}
+    fixed = (*unsplit, *(name for name in _CACHE if name.endswith("offload")))
     refused = [
         name
         for name in fixed
         if coded_values(name, as_values(settings.get(name, defaults[name]), {})) != [defaults[name]]
     ]
     if work.draft_tokens or work.lora_rank or refused:
-        what = refused[0] if refused else "adapters" if work.lora_rank else "drafts"
-        raise SearchSpaceError(f"--mode {ATTENTION_FFN} is not predicted with {what}.")
+        reason = refused[0] if refused else "adapters" if work.lora_rank else "drafts"
+        raise SearchSpaceError(f"--mode {ATTENTION_FFN} is not predicted with {reason}.")
     of_pools = terms_of("serve", "pool")
     of_workers = {name: value for name, value in settings.items() if name not in of_pools}
     sides = {ATTENTION_DATA_PARALLEL: _GPUS_OF_A_SIDE, EXPERT_PARALLEL: _GPUS_OF_A_SIDE}
-    apart = _mesh(scene, {**sides, **of_workers, **whole})
+    decode_mesh = _mesh(scene, {**sides, **of_workers, **unsplit})
     if of_workers.pop(EXPERT_PARALLEL, None) is not None:
         mesh = _mesh(scene, of_workers)
     others = {name: value for name, value in settings.items() if name != EXPERT_PARALLEL}
     source = _pool_source(scene, mesh, others, rate)
-    decode = OpenMesh[ServingConfigurations](kind=AttentionFfnConfigurations, axes=apart.axes)
+    decode = OpenMesh[ServingConfigurations](kind=AttentionFfnConfigurations, axes=decode_mesh.axes)
     return replace(source, space=replace(source.space, decode_mesh=decode), mode=ATTENTION_FFN)
 
 

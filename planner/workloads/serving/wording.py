@@ -231,8 +231,8 @@ def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
         prompt = _prompt_step(workers.inputs, workers.configurations)
     else:
         raise TypeError(f"{candidates!r} does not serve.")
-    apart = getattr(candidates.source, "mode", "") == ATTENTION_FFN  # has no step of one GPU
-    if candidates.inputs.workload.embeds or apart:
+    is_split = getattr(candidates.source, "mode", "") == ATTENTION_FFN  # no GPU has all of a step
+    if candidates.inputs.workload.embeds or is_split:
         return {"prefill": prompt}
     return {"prefill": prompt, "decode": decode_step(candidates)}
 
