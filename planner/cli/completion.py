@@ -27,7 +27,7 @@ Completions: TypeAlias = list[tuple[str, str]]
 Completer: TypeAlias = Callable[[typer.Context, str], Completions]
 
 KINDS = ("gpus", "clusters", "models", "spaces", "frameworks", "engines")
-MODES = ("aggregated", "disaggregated")
+MODES = ("aggregated", "disaggregated", "attention-ffn")
 OPERATORS = (
     "gemm", "grouped-gemm", "attention", "elementwise", "all-reduce", "custom-all-reduce",
     "all-gather", "reduce-scatter", "all-to-all", "send", "device-copy", "host-copy",

@@ -27,7 +27,9 @@ from planner.confidence.profile_rules import read_table
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
 
-LAYOUTS = ("pipeline", "experts", "context", "attention_dp", "disaggregated", "offload")
+LAYOUTS = (
+    "pipeline", "experts", "context", "attention_dp", "disaggregated", "offload", "attention_ffn",
+)  # fmt: skip
 """Ways to spread a model beyond tensor and data parallelism, in the order of `layout_codes`."""
 _LAYOUT_WORDS = {
     "pipeline": "pipeline parallelism",
@@ -36,6 +38,7 @@ _LAYOUT_WORDS = {
     "attention_dp": "data-parallel attention",
     "disaggregated": "prefill and decode on separate workers",
     "offload": "offloading",
+    "attention_ffn": "attention and FFN on separate GPUs (no released engine has that)",
 }
 NUMBER_FORMATS = ("16-bit", "8-bit", "4-bit")
 LOADS = ("", "few", "some", "many", "crowd", "open")
@@ -279,10 +282,13 @@ def serving_groups(layout: Any, load: int | IndexArray) -> IndexArray:
     return group_codes(layout_codes(used), formats, load)
 
 
-def disaggregated_group(quantization: Quantization, load: int) -> int:
+def disaggregated_group(
+    quantization: Quantization, load: int, *, attention_ffn: bool = False
+) -> int:
     """Return the one of `group_codes` of prefill and decode workers, whatever their layouts."""
     number_format = _SERVING_FORMATS[quantization]
-    return int(group_codes(layout_codes({"disaggregated": True}), number_format, load))
+    used = {"disaggregated": True, "attention_ffn": attention_ffn}
+    return int(group_codes(layout_codes(used), number_format, load))
 
 
 def layout_codes(used: Mapping[str, bool | BoolArray]) -> IndexArray:

@@ -22,7 +22,7 @@ from planner.base.arrays import (
     lowest_code,
 )
 from planner.base.csv_cells import number_of_row
-from planner.base.enums import PipelineSchedule
+from planner.base.enums import PipelineSchedule, Quantization
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.question.terms import columns_about, glossary, parameter_defaults, terms_of
@@ -413,6 +413,9 @@ def format_layout(row: Mapping[str, object]) -> str:
     return ", ".join([" ".join(parts), *others])
 
 
+ATTENTION_WEIGHTS, FFN_WEIGHTS = ("attention", "embedding", "logits"), ("feed_forward", "experts")
+
+
 @record(kw_only=True)
 class ServingConfigurations(ConfigurationTable):
     """Ways to serve a model; every field broadcasts to ``shape``.
@@ -428,6 +431,8 @@ class ServingConfigurations(ConfigurationTable):
     """
 
     workload = "serve"
+    weight_parts: ClassVar[tuple[str, ...]] = (*ATTENTION_WEIGHTS, *FFN_WEIGHTS)
+    """The parts of the weights that the GPUs hold."""
 
     num_gpus: FloatArray
     tensor_parallel: FloatArray
@@ -473,12 +478,72 @@ class ServingConfigurations(ConfigurationTable):
 SERVING_NAMES = ServingConfigurations.names()
 
 
+class _SeparateFfn:
+    """A worker with ``expert_parallel`` GPUs for the FFN in addition to those for attention."""
+
+    stage_gpus: FloatArray
+    expert_parallel: FloatArray
+
+    @property
+    def replica_gpus(self) -> FloatArray:
+        """GPUs of a worker, for attention and for the FFN."""
+        return self.stage_gpus + self.expert_parallel
+
+
+@record(kw_only=True)
+class AttentionFfnConfigurations(_SeparateFfn, ServingConfigurations):
+    """Decode workers with attention and FFN on separate GPUs.
+
+    tensor_parallel x attention_data_parallel GPUs have attention, norms, routers, both ends and the
+    caches; the ``expert_parallel`` others have the experts and dense feed-forward blocks.
+    """
+
+    weight_parts = ATTENTION_WEIGHTS
+
+    @property
+    def attention(self) -> ServingConfigurations:
+        """The GPUs for attention, as a worker of its own without experts."""
+        ones = np.ones_like(self.expert_parallel)
+        no_experts = np.full_like(self.expert_quantization, Quantization.W16A16)
+        return replace(
+            ServingConfigurations(**vars(self)),
+            num_gpus=self.stage_gpus,
+            expert_parallel=ones,
+            expert_quantization=no_experts,
+        )
+
+    def ffn(self, split: int) -> ServingConfigurations:
+        """The GPUs for the FFN, as a worker of its own; ``split`` of them share each expert.
+
+        Each has a share of all tokens, and whole dense blocks.
+        """
+        gpus, ones = self.expert_parallel, np.ones_like(self.expert_parallel)
+        tokens = self.max_num_batched_tokens * self.attention_data_parallel / gpus
+        return replace(
+            _FfnConfigurations(**vars(self)),
+            num_gpus=gpus,
+            tensor_parallel=ones,
+            attention_data_parallel=gpus,
+            expert_parallel=gpus / np.minimum(split, gpus),
+            max_num_batched_tokens=tokens,
+        )
+
+
+@record(kw_only=True)
+class _FfnConfigurations(ServingConfigurations):
+    """GPUs with the feed-forward blocks alone."""
+
+    weight_parts = FFN_WEIGHTS
+
+
 @record(kw_only=True)
 class PoolConfigurations(ServingConfigurations):
     """Pools of prefill and decode workers; names without a prefix are the decode workers'.
 
     ``num_gpus`` counts the GPUs of all ``replicas`` (decode workers) and ``prefill_replicas``.
     """
+
+    decode_kind: ClassVar[type[ServingConfigurations]] = ServingConfigurations
 
     replicas: FloatArray
     prefill_replicas: FloatArray
@@ -506,7 +571,8 @@ class PoolConfigurations(ServingConfigurations):
         """Build pool configurations from workers and the numbers of workers of each kind."""
         gpus = prefill.replica_gpus * prefill_replicas + decode.replica_gpus * replicas
         decode_parameters = {name: getattr(decode, name) for name in SERVING_NAMES}
-        return cls(
+        kind = AttentionFfnPools if isinstance(decode, AttentionFfnConfigurations) else cls
+        return kind(
             **{**decode_parameters, "num_gpus": gpus},
             replicas=replicas,
             prefill_replicas=prefill_replicas,
@@ -517,7 +583,7 @@ class PoolConfigurations(ServingConfigurations):
     def decode(self) -> ServingConfigurations:
         """One decode worker."""
         values = {name: getattr(self, name) for name in SERVING_NAMES}
-        return ServingConfigurations(**{**values, "num_gpus": self.replica_gpus})
+        return self.decode_kind(**{**values, "num_gpus": self.replica_gpus})
 
     @property
     def prefill(self) -> ServingConfigurations:
@@ -526,6 +592,13 @@ class PoolConfigurations(ServingConfigurations):
         ones = np.ones_like(self.prefill_tensor_parallel)
         single_worker = ServingConfigurations(num_gpus=ones, concurrency=ones, **values)
         return replace(single_worker, num_gpus=single_worker.replica_gpus)
+
+
+@record(kw_only=True)
+class AttentionFfnPools(_SeparateFfn, PoolConfigurations):
+    """Pools whose decode workers have attention and FFN on separate GPUs."""
+
+    decode_kind = AttentionFfnConfigurations
 
 
 PREFILL = "prefill_"

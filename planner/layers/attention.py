@@ -24,6 +24,8 @@ References
 .. [9] transformers 5.24.0, models/falcon_h1/modeling_falcon_h1.py, FalconH1DecoderLayer.
 .. [10] DeepSeek-AI, "DeepSeek-V4," 2026, sections 2.3.1 and 2.3.2, as transformers 5.24.0 has it in
    models/deepseek_v4/modeling_deepseek_v4.py.
+.. [11] StepFun, "Step-3 is large yet affordable: Model-system co-design for cost-effective
+   decoding," 2025, arXiv:2507.19427, section 2.2.
 """
 
 from __future__ import annotations
@@ -313,7 +315,10 @@ def block_input(h: int) -> SavedTensor:
 
 
 def _projections(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Yield query, key and value projections as one product [1]_, with output gate [4]_."""
+    """Yield query, key and value projections as one product [1]_, with output gate [4]_.
+
+    Low-rank queries come from a latent (multi-matrix factorization attention [11]_).
+    """
     a, g, d = attention.num_attention_heads, attention.num_key_value_heads, attention.head_dim
     parts = [
         ColumnPart(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE),
@@ -322,6 +327,9 @@ def _projections(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
     ]
     if attention.shares_cache:
         parts, g = parts[:1], 0
+    if attention.q_lora_rank:
+        yield from _low_rank_queries(h, attention)
+        parts = parts[1:]
     if attention.attn_output_gate:
         parts.append(ColumnPart(name="gate", count=a, width=d))
     yield MatrixProduct(
@@ -332,7 +340,7 @@ def _projections(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
         bias=(a + 2 * g) * d if attention.qkv_bias else 0,
         holder=ParameterPart.ATTENTION,
         reads="residual",
-        joined=3 if g else 1,
+        joined=len(parts) if attention.q_lora_rank else 3 if g else 1,
         keeps=(block_input(h),),
         makes=QKV_PROJ,
     )
@@ -349,26 +357,38 @@ def _projections(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
         )
 
 
-def _latent(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Yield MLA's projections to latents, their norms, and projections up to heads [2]_."""
-    a, d, rope = attention.num_attention_heads, attention.head_dim, attention.qk_rope_head_dim
-    rank_q, rank_kv = attention.q_lora_rank, attention.kv_lora_rank
-    up = d - rope + value_dim(attention)
-    read = (block_input(h),)
-    if rank_q:
-        yield down("q_down", h, rank_q, read)
+def _low_rank_queries(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
+    """Yield the projection of queries, by way of a normed latent if they have one."""
+    rank, read = attention.q_lora_rank, (block_input(h),)
+    if rank:
+        yield down("q_down", h, rank, read)
     yield MatrixProduct(
         name="q_up",
         module="qkv",
-        depth=rank_q or h,
-        columns=columns(ColumnPart(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE)),
-        weights=rank_q,
+        depth=rank or h,
+        columns=columns(
+            ColumnPart(
+                name="q",
+                count=attention.num_attention_heads,
+                width=attention.head_dim,
+                adapter=AdapterTargets.QUERY_VALUE,
+            )
+        ),
+        weights=rank,
         holder=ParameterPart.ATTENTION,
         reads="query_latent",
         repeated_by=("mla_up_proj",),
-        keeps=(saved_tensor(rank_q, spread=RankSpread.TOKENS),) if rank_q else read,
+        keeps=(saved_tensor(rank, spread=RankSpread.TOKENS),) if rank else read,
         makes=QKV_PROJ,
     )
+
+
+def _latent(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
+    """Yield MLA's projections to latents, their norms, and projections up to heads [2]_."""
+    a, d, rope = attention.num_attention_heads, attention.head_dim, attention.qk_rope_head_dim
+    rank_kv = attention.kv_lora_rank
+    up = d - rope + value_dim(attention)
+    yield from _low_rank_queries(h, attention)
     if not attention.shares_cache:
         yield down("kv_down", h, rank_kv + rope, ())
     yield MatrixProduct(

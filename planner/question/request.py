@@ -108,7 +108,7 @@ class Request:
     engine : name, alias or path of a profile, several, or ``all``; default: that of the space, or
         all current ones that run on the GPU
     engine_version : release of the engine, such as ``"0.27.1"``; default: any measured release
-    mode : ``aggregated``, ``disaggregated`` or both
+    mode : ``aggregated``, ``disaggregated``, ``attention-ffn`` or several; default: the first two
     prefill_gpu : GPU of the prefill workers of disaggregated plans; default: ``gpu``
     input_tokens : mean tokens of a prompt; default: 1024
     output_tokens : mean tokens of an answer; 0: prompts are embedded or scored; default: 1024

@@ -27,7 +27,8 @@ _FILTERED = (AttentionKind.LINEAR, AttentionKind.MAMBA1, AttentionKind.MAMBA2)
 SCANS = (*_FILTERED, AttentionKind.LIGHTNING)
 _KINDS_OF_FIELDS = {
     ("v_head_dim", "kv_lora_rank"): (AttentionKind.LATENT,),
-    ("q_lora_rank", "qk_rope_head_dim"): (AttentionKind.LATENT, AttentionKind.COMPRESSED),
+    ("qk_rope_head_dim",): (AttentionKind.LATENT, AttentionKind.COMPRESSED),
+    ("q_lora_rank",): (AttentionKind.LATENT, AttentionKind.COMPRESSED, AttentionKind.STANDARD),
     INDEX_FIELDS: (AttentionKind.LATENT, AttentionKind.COMPRESSED, AttentionKind.STANDARD),
     ("index_kpool",): (AttentionKind.LATENT,),
     (*COMPRESSED_FIELDS, "compress_ratio"): (AttentionKind.COMPRESSED,),
@@ -66,7 +67,7 @@ class AttentionSpec:
     kind : kind of attention or state-space mixer
     v_head_dim : width of a value head; None: ``head_dim``
     qk_rope_head_dim : rotary part of the width of a head (MLA)
-    q_lora_rank : rank of the compressed queries (MLA); 0: not compressed
+    q_lora_rank : rank of the compressed queries (MLA, MFA); 0: not compressed
     kv_lora_rank : rank of the compressed keys and values (MLA)
     sliding_window : tokens that a query attends to; None: all
     qkv_bias : query, key and value projections have biases

@@ -26,10 +26,10 @@ Count = Annotated[int, Strict(), Interval(ge=1, le=10**7)]
 _ALL = tuple(Quantization.usual())
 
 
-ATTENTION_FFN = (
-    "No released engine serves attention-FFN disaggregation on NVIDIA or AMD GPUs, so planner does "
-    "not predict it. vLLM has an experimental plugin (github.com/vllm-project/afd-plugin), SGLang "
-    "an experiment on Ascend (pull request 36258), TensorRT-LLM no plan (issue 6577)."
+ATTENTION_FFN_ENGINES = (
+    "No released engine serves attention-FFN disaggregation on NVIDIA or AMD GPUs. vLLM has an "
+    "experimental plugin (github.com/vllm-project/afd-plugin), SGLang an experiment on Ascend "
+    "(pull request 36258), TensorRT-LLM no plan (issue 6577)."
 )
 
 

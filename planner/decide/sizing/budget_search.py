@@ -32,7 +32,7 @@ from planner.question.request import Request
 from planner.specs.gpu import ClusterSpec
 from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.priced_hardware import LARGEST_OF_ALL
-from planner.workloads.serving.results import DISAGGREGATED
+from planner.workloads.serving.results import POOLED
 
 MOST_GPUS = "max_gpus"
 NUMBERS = ("replicas", "prefill_replicas")
@@ -265,7 +265,7 @@ class BudgetSearch:
         pinned = request_with_layout(
             replace(self.request, num_gpus=count, objectives=_THROUGHPUT), fleet
         )
-        times = math.ceil(count / _MOST_AT_ONCE) if pinned.mode == DISAGGREGATED else 1
+        times = math.ceil(count / _MOST_AT_ONCE) if pinned.mode in POOLED else 1
         part = count // times // step * step
         power = {POWER: self._power / times} if self._power is not None else {}
         request = replace(pinned, num_gpus=part, constraints={**self.request.constraints, **power})

@@ -31,7 +31,7 @@ from planner.specs.gpu import ClusterSpec
 from planner.specs.training_workload import RlWorkload
 from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.priced_hardware import LARGEST_OF_ALL, gpu_counts, powers_of_two_counts
-from planner.workloads.serving.results import DISAGGREGATED
+from planner.workloads.serving.results import POOLED
 
 
 @dataclass
@@ -486,10 +486,11 @@ def _fewest_gpus_or_reason(request: Request, searches: Searches) -> tuple[Feasib
     best, reason = _best_plan(plan, result), ""
     if best is None:
         reason = closest_reason([NearMiss.of(plan, result)])
-    if all(getattr(source, "mode", "") != DISAGGREGATED for source in plan.problem.sources):
+    modes = {getattr(source, "mode", "") for source in plan.problem.sources} & {*POOLED}
+    if not modes:
         return best, reason
     limits = plan.problem.constraints
-    pools = replace(request, mode=DISAGGREGATED)
+    pools = replace(request, mode=tuple(sorted(modes)))
     if best is None:
         for count in _larger_counts(plan, result):
             if best := _best_plan(*searches.of(replace(pools, num_gpus=count), limits)):

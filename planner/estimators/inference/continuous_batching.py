@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -147,19 +149,32 @@ def prompt_batch(
 
 
 def decode_line(
-    inputs: ServingInputs, configurations: ServingConfigurations, sequences: FloatArray
+    inputs: ServingInputs,
+    configurations: ServingConfigurations,
+    sequences: FloatArray,
+    cycle: Callable[[ServingInputs, Any, FloatArray], FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Fit step seconds = fixed + slope B over B decoding sequences, B up to ``sequences``."""
-    c, p = configurations, configurations.pipeline_parallel
+    """Fit step seconds = fixed + slope B over B decoding sequences, B up to ``sequences``.
+
+    ``cycle``: seconds between two steps of a sequence; None: those of pipeline stages.
+    """
+    c = configurations
     upper = np.maximum(sequences, 1.0)
     lower = np.maximum(upper / 2, 0.5)
     sizes = two_sizes(inputs, c, upper, lower)
-    step = step_time(inputs, c, decode_batch(inputs, sizes / p), decoding=True)
-    times = step.cycle(np.minimum(sizes, p)) * (1 + inputs.workload.draft_cost)
+    times = (cycle or _pipeline_cycle)(inputs, c, sizes) * (1 + inputs.workload.draft_cost)
     times = times + drafting_time(inputs, c, decode_batch(inputs, sizes))
     # Where more sequences change the kernel, the line would cross zero: a step has a beginning.
     slope = np.minimum((times[0] - times[1]) / (upper - lower), 0.99 * times[0] / upper)
     return times[0] - slope * upper, slope
+
+
+def _pipeline_cycle(
+    inputs: ServingInputs, c: ServingConfigurations, sequences: FloatArray
+) -> FloatArray:
+    p = c.pipeline_parallel
+    step = step_time(inputs, c, decode_batch(inputs, sequences / p), decoding=True)
+    return step.cycle(np.minimum(sequences, p))
 
 
 def two_sizes(

@@ -8,7 +8,15 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
 from planner.base.records import record
-from planner.configurations.configuration_tables import ServingConfigurations
+from planner.configurations.configuration_tables import (
+    AttentionFfnConfigurations,
+    ServingConfigurations,
+)
+from planner.estimators.inference.attention_ffn import (
+    attention_ffn_cycle,
+    broken_ffn_rules,
+    side_memory,
+)
 from planner.estimators.inference.balance import together_share
 from planner.estimators.inference.batch_share import PrefixHits, ServingInputs
 from planner.estimators.inference.continuous_batching import (
@@ -22,7 +30,10 @@ from planner.estimators.inference.continuous_batching import (
     two_sizes,
 )
 from planner.estimators.inference.engine_step import step_time
-from planner.estimators.inference.serving_estimate import serving_rejections
+from planner.estimators.inference.serving_estimate import (
+    SERVING_REJECTIONS,
+    serving_rejections,
+)
 from planner.estimators.inference.serving_memory import (
     ServingMemory,
     sequence_bytes,
@@ -73,12 +84,13 @@ class DecodeWorkers:
 
     A step over B sequences lasts ``fixed + slope B`` seconds; ``step_time``,
     ``time_per_output_token`` and ``request_rate`` are those of a full worker: bounds that no
-    deployment passes.
+    deployment passes. ``ffn_memory``: bytes of a GPU that has the FFN alone; 0: none has.
     """
 
     inputs: ServingInputs
     configurations: ServingConfigurations
     memory: ServingMemory
+    ffn_memory: FloatArray
     places: FloatArray
     fixed: FloatArray
     slope: FloatArray
@@ -151,14 +163,21 @@ def decode_workers(
     """Predict time and capacity of workers that only decode."""
     c, ranks = decode_only(inputs, configurations), configurations.attention_data_parallel
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        memory = serving_memory(inputs, c)
         places = np.minimum(c.concurrency, inputs.engine.scheduler.max_num_seqs * ranks)
-        fixed, slope = decode_line(inputs, c, places)
+        if isinstance(c, AttentionFfnConfigurations):
+            memory, ffn_memory = side_memory(inputs, c)
+            fixed, slope = decode_line(inputs, c, places, attention_ffn_cycle)
+            rejected = _side_rejections(inputs, c, memory, ffn_memory)
+        else:
+            memory, ffn_memory = serving_memory(inputs, c), np.zeros(())
+            fixed, slope = decode_line(inputs, c, places)
+            rejected = serving_rejections(inputs, c, memory, is_pool=True)
         step = fixed + slope * places
         return DecodeWorkers(
             inputs=inputs,
             configurations=c,
             memory=memory,
+            ffn_memory=ffn_memory,
             places=places,
             fixed=fixed,
             slope=slope,
@@ -166,8 +185,22 @@ def decode_workers(
             time_per_output_token=step / tokens_per_step(inputs),
             request_rate=places / ((decode_steps(inputs) + 1) * step),
             transfer_time=cache_transfer_time(inputs, c, inside_fabric),
-            rejected_by=serving_rejections(inputs, c, memory, is_pool=True),
+            rejected_by=rejected,
         )
+
+
+def _side_rejections(
+    inputs: ServingInputs,
+    c: AttentionFfnConfigurations,
+    memory: ServingMemory,
+    ffn_memory: FloatArray,
+) -> CodeArray:
+    """Return the `serving_rejections` of the GPUs for attention, else of those for the FFN."""
+    attention = serving_rejections(inputs, c.attention, memory, is_pool=True)
+    ffn = np.minimum.reduce(np.broadcast_arrays(*broken_ffn_rules(inputs, c)))
+    too_large = ffn_memory > memory.usable * inputs.sure_share
+    ffn = np.where((ffn == 0) & too_large, np.int8(len(SERVING_REJECTIONS)), ffn)
+    return np.where(attention > 0, attention, ffn)
 
 
 def decode_only(

@@ -158,10 +158,10 @@ def step_time(
     per_layer = [(count, add(o.forward for o in operators)) for count, operators in layers]
     kernels = add((*(count * time for count, time in per_layer), *(o.forward for o in ends)))
     wait = add(
-        count * np.maximum(_launch_time(share, group, decoding) - time, 0.0)
+        count * np.maximum(launch_time(share, group, decoding) - time, 0.0)
         for group, (count, time) in zip(inputs.model.layer_groups, per_layer, strict=True)
     )
-    overhead = _overhead(share)
+    overhead = host_overhead(share)
     p, layer_count = c.pipeline_parallel, inputs.model.num_hidden_layers
     sent = 2.0 * share.tokens * inputs.model.stream_width
     send = np.where(p > 1, inputs.machine.send_time(sent, c.stage_gpus), 0.0)
@@ -192,7 +192,7 @@ def step_time(
     )
 
 
-def _overhead(share: BatchShare) -> FloatArray:
+def host_overhead(share: BatchShare) -> FloatArray:
     """Return seconds per step in which the host schedules and samples while the GPU waits."""
     execution, batch = share.execution, share.batch
     # Ranks that share the requests have hosts that work side by side.
@@ -203,7 +203,7 @@ def _overhead(share: BatchShare) -> FloatArray:
     return np.asarray(default + np.where(verifies, verifying, 0.0))
 
 
-def _launch_time(share: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
+def launch_time(share: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
     """Return host seconds per layer to launch the kernels of a step."""
     execution = share.execution
     each, captured_routing = _quantized_launch_time(share, group), 0.0

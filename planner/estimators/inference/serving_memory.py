@@ -11,7 +11,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
 from planner.base.enums import LinkKind, Quantization
 from planner.base.records import record
-from planner.configurations.configuration_tables import ServingConfigurations
+from planner.configurations.configuration_tables import FFN_WEIGHTS, ServingConfigurations
 from planner.estimators.adapters import adapter_bytes
 from planner.estimators.attention_core import (
     cached_bytes,
@@ -142,10 +142,10 @@ SERVING_MEMORY_PARTS = tuple(
 def serving_memory(inputs: ServingInputs, configurations: ServingConfigurations) -> ServingMemory:
     """Predict the serving memory of every configuration, in bytes per GPU by part."""
     c = configurations
-    total_weights = weight_bytes(inputs, c).total
-    weights = (
-        total_weights * (1 - c.weight_offload) + draft_weights(inputs, c) + tower_weights(inputs, c)
-    )
+    total_weights = weight_bytes(inputs, c).of(c.weight_parts)
+    weights = total_weights * (1 - c.weight_offload)
+    if c.weight_parts != FFN_WEIGHTS:
+        weights = weights + draft_weights(inputs, c) + tower_weights(inputs, c)
     adapters = adapter_bytes(inputs, c)
     reserved = np.asarray(reserved_bytes(inputs, c))
     lengths = inputs.workload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -35,7 +35,11 @@ class WeightBytes:
     @property
     def total(self) -> FloatArray:
         """Bytes of all weights on the GPU."""
-        return add((self.attention, self.feed_forward, self.experts, self.embedding, self.logits))
+        return self.of(ServingConfigurations.weight_parts)
+
+    def of(self, parts: Iterable[str]) -> FloatArray:
+        """Bytes of some of the parts on the GPU."""
+        return add(getattr(self, part) for part in parts)
 
 
 def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -> WeightBytes:

@@ -48,7 +48,7 @@ from planner.layers.model import count_parameters, layer_parameters
 from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
-from planner.specs.engine import ATTENTION_FFN
+from planner.specs.engine import ATTENTION_FFN_ENGINES
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import checkpoint_of
@@ -617,7 +617,11 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
     if "afd" in json_table(reading.text("--additional-config")) or any(
         option.option == "--afd-role" for option in reading.command.unknown
     ):
-        raise LaunchError(ATTENTION_FFN)
+        raise LaunchError(
+            "One of two kinds of servers, with attention and FFN apart (attention-FFN "
+            f"disaggregation), is not read. {ATTENTION_FFN_ENGINES} Both kinds together are "
+            f"predicted by: planner search {name} --gpus N --mode attention-ffn"
+        )
     server.copy_values("gpu_memory_utilization")
     ranks = _set_layout(server, engine, model)
     set_quantization(server, name, model)

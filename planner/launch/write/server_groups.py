@@ -36,11 +36,12 @@ from planner.launch.target import (
 )
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
-from planner.specs.engine import EngineProfile
+from planner.specs.engine import ATTENTION_FFN_ENGINES, EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving_workload import DraftMethod, ServingWorkload, head_of
 from planner.workloads.serving.question import with_sequence_limit, without_cuda_graphs
+from planner.workloads.serving.results import ATTENTION_FFN
 
 DRAFT_MODEL = "DRAFT_MODEL"
 HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
@@ -277,6 +278,8 @@ class ServerGroup:
 
 def server_groups(job: LaunchJob) -> tuple[ServerGroup, ...]:
     """Return the groups of equal servers in a plan: one, or prefill and decode servers."""
+    if job["mode"] == ATTENTION_FFN:
+        raise LaunchError(f"--mode {ATTENTION_FFN} has no launch files. {ATTENTION_FFN_ENGINES}")
     names = [name for name in SERVING_NAMES if name != "num_gpus"]
     values = {name: job[name] for name in names}
     if not job.is_disaggregated:

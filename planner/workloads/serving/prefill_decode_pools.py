@@ -54,6 +54,7 @@ from planner.workloads.serving.prefill_decode_search import (
     pair_workers,
 )
 from planner.workloads.serving.results import (
+    ATTENTION_FFN,
     DISAGGREGATED,
     PARAMETERS,
     Deployments,
@@ -96,7 +97,8 @@ class PrefillDecodeSource(ServingSource):
         """The group of evidence of all pools of the source."""
         quantization = Quantization(int(self.space.decode_mesh.values("quantization")[0]))
         load = int(self.load_of(self.space.offered_concurrency or 1))
-        return np.asarray(disaggregated_group(quantization, load))
+        is_split = self.mode == ATTENTION_FFN
+        return np.asarray(disaggregated_group(quantization, load, attention_ffn=is_split))
 
     @property
     def serves_rate(self) -> bool:
@@ -359,7 +361,12 @@ class PrefillDecodeDeployments(Deployments):
         decode = self.decode
         worker = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
-        return needed_memory(worker.inputs, worker.memory, worker.configurations, cache)
+        host, (needed, usable) = needed_memory(
+            worker.inputs, worker.memory, worker.configurations, cache
+        )
+        if isinstance(worker, DecodeWorkers):
+            needed = np.maximum(needed, worker.ffn_memory)
+        return host, (needed, usable)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The probability that GPUs of prefill and decode workers have enough memory, by row.

@@ -13,7 +13,11 @@ from planner.base.arrays import BoolArray, FloatArray, IndexArray, Numeric
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import ceil_div
-from planner.configurations.configuration_tables import RowPicker, ServingConfigurations
+from planner.configurations.configuration_tables import (
+    AttentionFfnConfigurations,
+    RowPicker,
+    ServingConfigurations,
+)
 from planner.configurations.enumerate import OpenMesh, numbers
 from planner.estimators.inference.batch_share import PrefixHits, ServingInputs
 from planner.estimators.inference.disaggregated import (
@@ -194,6 +198,8 @@ def one_each(
     layouts, *others = mesh.axes
     (layout,) = layouts
     size = math.prod(numbers(layout, name) for name in terms_about("model_parallel", "serve"))
+    if mesh.kind is AttentionFfnConfigurations:
+        size = size + numbers(layout, "expert_parallel")
     rows = np.unique(np.stack([*({**layout, "num_gpus": size}).values()], axis=1), axis=0)
     gpus = rows[:, list(layout).index("num_gpus")]
     rows = rows[(gpus < largest) | (gpus == gpus.min())]
@@ -205,12 +211,15 @@ def one_each(
         for axis in others
     ]
     workers = [dict(zip(layout, rows.T, strict=True))]
-    return OpenMesh(kind=ServingConfigurations, axes=[workers, *shorter]).table()
+    return OpenMesh(kind=mesh.kind, axes=[workers, *shorter]).table()
 
 
 def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
     """Free bytes of a worker's fullest GPU."""
-    return workers.inputs.machine.gpu.allocatable_memory - workers.memory.total
+    held = workers.memory.total
+    if isinstance(workers, DecodeWorkers):
+        held = np.maximum(held, workers.ffn_memory)
+    return workers.inputs.machine.gpu.allocatable_memory - held
 
 
 def _pair_rows(

@@ -9,13 +9,13 @@ from typing import Any
 from planner.base.enums import AdapterTargets, AttentionKind, CacheType, Quantization
 from planner.base.training_aliases import served_targets
 from planner.confidence.medians import Work, median_slowdown
-from planner.errors import SearchSpaceError, SpecError
+from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.formulas.routing import lru_characteristic_draws, zipf_shares
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
 from planner.specs.catalogue import Catalogue, stored_types
-from planner.specs.engine import EngineProfile
+from planner.specs.engine import ATTENTION_FFN_ENGINES, EngineProfile
 from planner.specs.image_processing import audio_tokens
 from planner.specs.model import ModelSpec
 from planner.specs.serving_workload import (
@@ -31,6 +31,13 @@ from planner.workloads.assumptions import PlanNotes
 from planner.workloads.image_inputs import image_fields, image_tokens
 from planner.workloads.priced_hardware import gpu_counts
 from planner.workloads.serving.hit_rates import hit_rate_curve_of, is_drawn
+from planner.workloads.serving.results import (
+    AGGREGATED,
+    ATTENTION_FFN,
+    DISAGGREGATED,
+    MODES,
+    POOLED,
+)
 from planner.workloads.serving.traffic import arrivals_of, traffic_defaults
 from planner.workloads.workload import WorkloadQuestion
 
@@ -113,6 +120,20 @@ _VARIATION = 1.0
 """Of lengths: services have 0.96 to 3.1 of prompts, 0.7 to 3.3 of answers (``lengths.csv``)."""
 
 
+def parse_modes(request: Request) -> list[str]:
+    """The requested serving modes; default: ``aggregated``, and ``disaggregated`` in a search."""
+    defaults = (AGGREGATED,) if request.space == SINGLE else (AGGREGATED, DISAGGREGATED)
+    modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
+    for text in modes:
+        if text not in MODES:
+            is_short = text.lower() == "afd"
+            hint = f" Did you mean {ATTENTION_FFN}?" if is_short else did_you_mean(text, MODES)
+            raise SearchSpaceError(f"Unknown mode {text!r}.{hint} Known: {', '.join(MODES)}.")
+    if request.prefill_gpu is not None and not {*modes} & {*POOLED}:
+        raise SearchSpaceError("--prefill-gpu is for --mode disaggregated.")
+    return [mode for mode in MODES if mode in modes]
+
+
 def make_serving_question(
     request: Request, catalogue: Catalogue, notes: PlanNotes
 ) -> WorkloadQuestion:
@@ -149,6 +170,10 @@ def make_serving_question(
         source = "the name of the copy" if is_copy else f"published weights of {model.name}"
         notes.defaults["quantization"] = f"{format_weight_formats(model)} ({source})"
     notes.defaults |= {**_cache_note(request), **_slowdown_note(request)}
+    if ATTENTION_FFN in parse_modes(request):
+        notes.defaults["mode"] = (
+            f"{ATTENTION_FFN}, as if the engine had it. {ATTENTION_FFN_ENGINES}"
+        )
     return WorkloadQuestion(
         request=request,
         model=model,

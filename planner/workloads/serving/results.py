@@ -62,8 +62,10 @@ from planner.workloads.workload import (
 )
 
 MILLION = 1e6
-AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
-MODES = (AGGREGATED, DISAGGREGATED)
+AGGREGATED, DISAGGREGATED, ATTENTION_FFN = "aggregated", "disaggregated", "attention-ffn"
+MODES = (AGGREGATED, DISAGGREGATED, ATTENTION_FFN)
+POOLED = (DISAGGREGATED, ATTENTION_FFN)
+"""Modes with separate workers for prompts."""
 PARAMETERS = tuple(name for name in SERVING_NAMES if name != "num_gpus")
 PERCENTILES = {
     name: quantity_share

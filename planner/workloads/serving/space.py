@@ -15,6 +15,7 @@ from planner.base.units import GIB
 from planner.configurations.configuration_tables import (
     PREFILL,
     SERVING_NAMES,
+    AttentionFfnConfigurations,
     ServingConfigurations,
     format_value,
 )
@@ -29,7 +30,7 @@ from planner.configurations.enumerate import (
     single_axis,
 )
 from planner.configurations.serving_rules import can_split_prompts
-from planner.errors import SearchSpaceError, did_you_mean
+from planner.errors import SearchSpaceError
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import prefix_share
 from planner.estimators.inference.serving_estimate import broken_serving_rule
@@ -41,10 +42,15 @@ from planner.estimators.inference.serving_memory import (
 from planner.estimators.inference.static_batch import StaticBatch, static_batch
 from planner.estimators.power_draw import PowerDraw
 from planner.optimize.source import Columns, Need, Source
-from planner.question.names import DECODE_CONTEXT_PARALLEL
-from planner.question.request import Request
+from planner.question.names import (
+    ATTENTION_DATA_PARALLEL,
+    CONTEXT_PARALLEL,
+    DECODE_CONTEXT_PARALLEL,
+    EXPERT_PARALLEL,
+    PIPELINE_PARALLEL,
+)
 from planner.question.terms import parameter_defaults, terms_about, terms_of
-from planner.specs.engine import ATTENTION_FFN, EngineProfile
+from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.search_space import SearchSpace
@@ -59,16 +65,17 @@ from planner.workloads.serving.question import (
     SINGLE,
     caches_activations,
     draft_of,
+    parse_modes,
     serving_slowdown,
     with_options,
 )
 from planner.workloads.serving.replicas import ReplicaSource, max_concurrency
 from planner.workloads.serving.results import (
     AGGREGATED,
-    DISAGGREGATED,
+    ATTENTION_FFN,
     MILLION,
-    MODES,
     PARAMETERS,
+    POOLED,
     ServingSource,
     TokenGeneration,
     fit_probability,
@@ -415,7 +422,7 @@ def serving_sources(scene: HardwareScenario) -> list[Source]:
         modes = _without_pools(scene, modes)
     settings = dict(request.settings)
     of_pools = {name: settings.pop(name) for name in terms_of("serve", "pool") if name in settings}
-    if of_pools and modes != [DISAGGREGATED]:
+    if of_pools and AGGREGATED in modes:
         name = next(iter(of_pools))
         raise SearchSpaceError(
             f"{name} follows from the number of GPUs, except with --mode disaggregated."
@@ -431,8 +438,9 @@ def serving_sources(scene: HardwareScenario) -> list[Source]:
         )
         for place in hardware_choices:
             _check_kernels(scene, place)
-        if mode == DISAGGREGATED:
-            sources.append(_pool_source(scene, mesh, {**settings, **of_pools}, rate))
+        if mode in POOLED:
+            of_mode = _attention_ffn_source if mode == ATTENTION_FFN else _pool_source
+            sources.append(of_mode(scene, mesh, {**settings, **of_pools}, rate))
             continue
         sources.append(
             ReplicaSource(
@@ -517,6 +525,51 @@ def _pool_source(
         site=scene.place.site,
         prefill_site=prefill_hardware.site,
     )
+
+
+# Also ratios of 3 to 1 and 3 to 2 (Step-3, arXiv:2507.19427, table 8).
+_GPUS_OF_A_SIDE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+
+def _attention_ffn_source(
+    scene: HardwareScenario,
+    mesh: OpenMesh[ServingConfigurations],
+    settings: Mapping[str, object],
+    rate: float | None,
+) -> PrefillDecodeSource:
+    """The source of pools whose decode workers have attention and FFN on separate GPUs.
+
+    ``expert_parallel`` of these is the number of GPUs for the FFN, which prefill workers lack.
+
+    Raises SearchSpaceError if the model has no experts, or something is not predicted with them.
+    """
+    question = scene.question
+    if not question.model.num_experts:
+        raise SearchSpaceError(
+            f"{question.model.name} has no experts, and --mode {ATTENTION_FFN} is predicted for "
+            "models with experts: choose another --mode."
+        )
+    work, defaults = question.work, parameter_defaults("serve")
+    unsplit = {PIPELINE_PARALLEL: 1, CONTEXT_PARALLEL: 1}
+    fixed = (*unsplit, *(name for name in _CACHE if name.endswith("offload")))
+    refused = [
+        name
+        for name in fixed
+        if coded_values(name, as_values(settings.get(name, defaults[name]), {})) != [defaults[name]]
+    ]
+    if work.draft_tokens or work.lora_rank or refused:
+        reason = refused[0] if refused else "adapters" if work.lora_rank else "drafts"
+        raise SearchSpaceError(f"--mode {ATTENTION_FFN} is not predicted with {reason}.")
+    of_pools = terms_of("serve", "pool")
+    of_workers = {name: value for name, value in settings.items() if name not in of_pools}
+    sides = {ATTENTION_DATA_PARALLEL: _GPUS_OF_A_SIDE, EXPERT_PARALLEL: _GPUS_OF_A_SIDE}
+    decode_mesh = _mesh(scene, {**sides, **of_workers, **unsplit})
+    if of_workers.pop(EXPERT_PARALLEL, None) is not None:
+        mesh = _mesh(scene, of_workers)
+    others = {name: value for name, value in settings.items() if name != EXPERT_PARALLEL}
+    source = _pool_source(scene, mesh, others, rate)
+    decode = OpenMesh[ServingConfigurations](kind=AttentionFfnConfigurations, axes=decode_mesh.axes)
+    return replace(source, space=replace(source.space, decode_mesh=decode), mode=ATTENTION_FFN)
 
 
 def _number_of_workers(name: str, value: object) -> int | None:
@@ -635,21 +688,3 @@ def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
             f"{engine.name} has no kernels for {gpu.architecture} GPUs such as {gpu.name}: choose "
             "another --engine, such as llama-cpp."
         )
-
-
-_ATTENTION_FFN_NAMES = ("afd", "attentionffn", "attentionffndisaggregation")
-
-
-def parse_modes(request: Request) -> list[str]:
-    """The requested serving modes; default: all, or ``aggregated`` for one configuration."""
-    defaults = (AGGREGATED,) if request.space == SINGLE else MODES
-    modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
-    for text in modes:
-        if text.lower().replace("-", "").replace("_", "") in _ATTENTION_FFN_NAMES:
-            raise SearchSpaceError(f"{ATTENTION_FFN} Known modes: {', '.join(MODES)}.")
-        if text not in MODES:
-            hint = did_you_mean(text, MODES)
-            raise SearchSpaceError(f"Unknown mode {text!r}.{hint} Known: {', '.join(MODES)}.")
-    if request.prefill_gpu is not None and DISAGGREGATED not in modes:
-        raise SearchSpaceError("--prefill-gpu is for --mode disaggregated.")
-    return [mode for mode in MODES if mode in modes]

@@ -33,7 +33,7 @@ from planner.workloads.assumptions import (
 from planner.workloads.image_inputs import format_served_images
 from planner.workloads.serving.prefill_decode_pools import PrefillDecodeDeployments
 from planner.workloads.serving.replicas import Replicas, at_max_concurrency, max_concurrency
-from planner.workloads.serving.results import as_candidates
+from planner.workloads.serving.results import ATTENTION_FFN, as_candidates
 from planner.workloads.serving.space import Batches
 from planner.workloads.timed_steps import ALL_MODULES, TimedPart, TimedStep, merge_parts
 from planner.workloads.workload import ResultWording
@@ -123,6 +123,10 @@ def _format_short(row: Mapping[str, object]) -> str:
 def _format_brief(row: Mapping[str, object]) -> str:
     """A row in one line: numbers and layout of workers, number formats, concurrency."""
     workers = f"{row['replicas']:,} x {_format_degrees(row, '')}"
+    if row.get("mode") == ATTENTION_FFN:
+        of_attention = _format_degrees({**row, "expert_parallel": 1}, "")
+        sides = f"{of_attention} for attention, ep{row['expert_parallel']} for FFN"
+        workers = f"{row['replicas']:,} x ({sides})"
     if row.get("prefill_replicas") is not None:
         before = f"{row['prefill_replicas']:,} x {_format_degrees(row, PREFILL)} for prefill"
         workers = f"{before} + {workers} for decode"
@@ -229,7 +233,8 @@ def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
         prompt = _prompt_step(workers.inputs, workers.configurations)
     else:
         raise TypeError(f"{candidates!r} does not serve.")
-    if candidates.inputs.workload.embeds:
+    is_split = getattr(candidates.source, "mode", "") == ATTENTION_FFN  # no GPU has all of a step
+    if candidates.inputs.workload.embeds or is_split:
         return {"prefill": prompt}
     return {"prefill": prompt, "decode": decode_step(candidates)}
 

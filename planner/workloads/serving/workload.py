@@ -15,14 +15,13 @@ from planner.question.terms import terms_about, terms_of
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.image_inputs import image_answers
 from planner.workloads.serving.prefill_decode_pools import PrefillDecodeSource
-from planner.workloads.serving.question import SINGLE, make_serving_question
+from planner.workloads.serving.question import SINGLE, make_serving_question, parse_modes
 from planner.workloads.serving.replicas import LARGEST_BATCH, max_concurrency
 from planner.workloads.serving.single import evaluate_serving_once, on_gpus, weights_note
 from planner.workloads.serving.space import (
     batch_sources,
     evaluate_batch_once,
     formats_to_choose,
-    parse_modes,
     serving_sources,
 )
 from planner.workloads.serving.wording import (

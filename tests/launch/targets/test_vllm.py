@@ -141,8 +141,21 @@ def test_attention_and_experts_on_separate_servers_are_refused(tmp_path: Path) -
     sglang = "python -m sglang.launch_server --model-path Qwen/Qwen3-30B-A3B --afd-role attn"
     for command in (vllm, sglang):
         (tmp_path / "serve.sh").write_text(command)
-        with pytest.raises(LaunchError, match="attention-FFN disaggregation"):
+        with pytest.raises(LaunchError, match="Qwen3-30B-A3B --gpus N --mode attention-ffn"):
             read_launch(tmp_path / "serve.sh")
+
+
+def test_a_plan_with_attention_and_experts_on_separate_servers_is_not_written() -> None:
+    asked = {"tensor_parallel": 1, "attention_data_parallel": 2, "expert_parallel": 2}
+    job = planned(
+        model="qwen3-30b-a3b",
+        engine="vllm",
+        num_gpus=6,
+        mode="attention-ffn",
+        settings={**asked, "concurrency": 8},
+    )
+    with pytest.raises(LaunchError, match="attention-ffn has no launch files"):
+        TARGET.make_draft(job)
 
 
 def test_a_server_fills_whole_nodes() -> None:
