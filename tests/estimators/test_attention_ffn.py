@@ -66,6 +66,7 @@ def worker(row: dict[str, str], engine: str = "vllm", **changed: Any) -> DecodeW
 
 
 def per_gpu(row: dict[str, str], engine: str = "vllm") -> float:
+    """Tokens per second and GPU."""
     workers = worker(row, engine)
     assert not np.any(workers.rejected_by)
     gpus = workers.configurations.replica_gpus
@@ -86,7 +87,8 @@ def test_intervals_contain_the_published_system(row: dict[str, str]) -> None:
     group = disaggregated_group(Quantization.FP8, LOADS.index("crowd"), attention_ffn=True)
     inputs = setting(row["model"], row["gpu"], "vllm", int(row["context"]))
     confidence = serving_confidence(inputs, "disagg", group)
-    assert confidence is not None and confidence.runs == 0
+    assert confidence is not None
+    assert confidence.runs == 0
     assert any("attention and FFN on separate GPUs" in text for text in confidence.missing)
     low, high = confidence.factors["time_per_output_token"]
     assert low < per_gpu(row) / float(row["measured_tokens_per_s_per_gpu"]) < high
@@ -140,6 +142,11 @@ def test_each_side_holds_its_own_weights_and_attention_the_caches() -> None:
     assert 0 < float(np.ravel(workers.ffn_memory - of_ffn)[0]) < 0.25 * float(np.ravel(of_ffn)[0])
     fewer = worker(row, concurrency=1536)
     assert np.all(fewer.memory.kv_cache < workers.memory.kv_cache / 2)
+
+
+@pytest.mark.parametrize(("gpus", "groups"), [(2, 1), (8, 1), (12, 3), (16, 2)])
+def test_gpus_of_a_node_that_share_experts_are_whole_groups(gpus: int, groups: int) -> None:
+    assert apart(rows("decode")[0], expert_parallel=gpus).ffn(8).expert_parallel == groups
 
 
 def test_too_few_gpus_for_the_experts_are_out_of_memory() -> None:
