@@ -513,18 +513,19 @@ class AttentionFfnConfigurations(_SeparateFfn, ServingConfigurations):
         )
 
     def ffn(self, split: int) -> ServingConfigurations:
-        """The GPUs for the FFN, as a worker of its own; ``split`` of them share each expert.
+        """The GPUs for the FFN, as a worker of its own; at most ``split`` of them share an expert.
 
         Each has a share of all tokens, and whole dense blocks.
         """
         gpus, ones = self.expert_parallel, np.ones_like(self.expert_parallel)
+        shared_by = np.gcd(gpus.astype(np.intp), split)
         tokens = self.max_num_batched_tokens * self.attention_data_parallel / gpus
         return replace(
             _FfnConfigurations(**vars(self)),
             num_gpus=gpus,
             tensor_parallel=ones,
             attention_data_parallel=gpus,
-            expert_parallel=gpus / np.minimum(split, gpus),
+            expert_parallel=gpus / shared_by,
             max_num_batched_tokens=tokens,
         )
 

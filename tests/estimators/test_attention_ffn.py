@@ -16,6 +16,7 @@ import planner
 from planner import Request
 from planner.base.arrays import add
 from planner.base.enums import CacheType, Quantization
+from planner.confidence.evidence import LOADS, disaggregated_group
 from planner.configurations.configuration_tables import AttentionFfnConfigurations
 from planner.errors import SearchSpaceError
 from planner.estimators.inference.attention_ffn import attention_ffn_cycle
@@ -27,6 +28,7 @@ from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.layer_operators import layer_operators
 from planner.layers.model import Layer, layer_of
 from planner.workloads.make_plan import make_plan
+from planner.workloads.prediction_confidence import serving_confidence
 
 _FILE = Path(planner.__file__).parent / "validation/measurements/attention_ffn.csv"
 
@@ -64,6 +66,7 @@ def worker(row: dict[str, str], engine: str = "vllm", **changed: Any) -> DecodeW
 
 
 def per_gpu(row: dict[str, str], engine: str = "vllm") -> float:
+    """Tokens per second and GPU."""
     workers = worker(row, engine)
     assert not np.any(workers.rejected_by)
     gpus = workers.configurations.replica_gpus
@@ -77,6 +80,18 @@ def test_engines_kernels_are_somewhat_slower_than_stepfuns_own(
 ) -> None:
     measured = float(row["measured_tokens_per_s_per_gpu"])
     assert 1 / 1.7 < per_gpu(row, engine) / measured < 1.0
+
+
+@pytest.mark.parametrize("row", rows("decode"), ids=lambda row: row["notes"][:4])
+def test_intervals_contain_the_published_system(row: dict[str, str]) -> None:
+    group = disaggregated_group(Quantization.FP8, LOADS.index("crowd"), attention_ffn=True)
+    inputs = setting(row["model"], row["gpu"], "vllm", int(row["context"]))
+    confidence = serving_confidence(inputs, "disagg", group)
+    assert confidence is not None
+    assert confidence.runs == 0
+    assert any("attention and FFN on separate GPUs" in text for text in confidence.missing)
+    low, high = confidence.factors["time_per_output_token"]
+    assert low < per_gpu(row) / float(row["measured_tokens_per_s_per_gpu"]) < high
 
 
 def test_ratios_of_deployments_are_as_published() -> None:
@@ -129,10 +144,15 @@ def test_each_side_holds_its_own_weights_and_attention_the_caches() -> None:
     assert np.all(fewer.memory.kv_cache < workers.memory.kv_cache / 2)
 
 
+@pytest.mark.parametrize(("gpus", "groups"), [(2, 1), (8, 1), (12, 3), (16, 2)])
+def test_gpus_of_a_node_that_share_experts_are_whole_groups(gpus: int, groups: int) -> None:
+    assert apart(rows("decode")[0], expert_parallel=gpus).ffn(8).expert_parallel == groups
+
+
 def test_too_few_gpus_for_the_experts_are_out_of_memory() -> None:
     row = rows("decode")[0]
     (code,) = np.ravel(worker(row, expert_parallel=2).rejected_by)
-    assert SERVING_REJECTIONS[code - 1] == "out_of_memory"
+    assert code == 1 + SERVING_REJECTIONS.index("out_of_memory")
 
 
 def test_a_slow_link_sets_the_period() -> None:
