@@ -816,3 +816,42 @@ def test_parts_of_a_model_that_torchtune_trains_are_read_or_named(
 
     assert ("model.decoder_trainable" in undecided) == (decoder != "lora")
     assert ("model.encoder_trainable" in undecided) == (encoder != "frozen")
+
+
+@pytest.mark.parametrize("folder", ['"${HERE}/config', "$(dirname $0)/config", '"$UNKNOWN/config'])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_known_end_of_a_path_names_its_document(
+    tmp_path: Path, folder: str, is_there: bool
+) -> None:
+    quote = '"' if folder.startswith('"') else ""
+    here = 'HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"\n'
+    script = f"{here}FILE={folder}/sft.yaml{quote}\nllamafactory-cli train $FILE\n"
+    config = "model_name_or_path: Qwen/Qwen3-8B\nstage: sft\nper_device_train_batch_size: 4\n"
+    files = {"scripts/run.sh": script} | ({"config/sft.yaml": config} if is_there else {})
+
+    launch = _read(tmp_path, files)
+
+    assert launch.values.get("model") == ("Qwen/Qwen3-8B" if is_there else None)
+    missing = [name for name in undecided_options(launch) if "config/sft.yaml (not" in name]
+    assert bool(missing) != is_there
+
+
+@pytest.mark.parametrize("batch", [2, 8])
+def test_a_document_that_a_program_reads_counts_before_its_defaults(
+    tmp_path: Path, batch: int
+) -> None:
+    program = (
+        "from trl import DPOConfig, DPOTrainer\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')\n"
+        "args = DPOConfig(per_device_train_batch_size=4, max_length=512, bf16=True)\n"
+        "DPOTrainer(model=model, args=args)\n"
+    )
+    config = f"model_name_or_path: Qwen/Qwen3-4B\nper_device_train_batch_size: {batch}\n"
+    script = "torchrun --nproc_per_node=1 train.py --config dpo.yaml\n"
+
+    launch = _read(tmp_path, {"run.sh": script, "train.py": program, "dpo.yaml": config})
+
+    values = launch.values
+    assert (values["model"], values["micro_batch_size"]) == ("Qwen/Qwen3-4B", batch)
+    assert (values["sequence_length"], values["training_objective"]) == (512, "dpo")
+    assert "the program" in undecided_options(launch)

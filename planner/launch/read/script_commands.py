@@ -138,7 +138,18 @@ def _parse_commands(
             yield from _parse_sibling_script(path, script, inner, sibling, depth)
             continue
         if target is None:
-            yield from _parse_program_calls(path, script, inner, None)
+            documents: list[ParsedCommand] = []
+            if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
+                with suppress(LaunchError):  # a document that anything may read
+                    documents = [
+                        _of_unknown_program(started_command, sibling[0], inner)
+                        for started_command in [*parse_yaml(*sibling)]
+                    ]
+            calls = [*_parse_program_calls(path, script, inner, None)]
+            if documents and calls and _both_train(documents[0], calls[0]):
+                documents = [_with_options(document, calls[0]) for document in documents]
+                calls = []
+            yield from calls
             try:
                 for file, started_command in helm_install(path, inner.words, parse_yaml):
                     yield replace(started_command, path=file, name=file.name)
@@ -151,10 +162,7 @@ def _parse_commands(
                     else started_command.options
                 )
                 yield replace(started_command, path=file, name=file.name, options=options)
-            if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
-                with suppress(LaunchError):  # a document that anything may read
-                    for started_command in [*parse_yaml(*sibling)]:
-                        yield _of_unknown_program(started_command, sibling[0], inner)
+            yield from documents
             continue
         inner.require_agreement(path.name)
         command = _report_cut_options(parse_command(path, script, inner, target), cut_off)
@@ -169,6 +177,21 @@ def _parse_commands(
             yield command if program is None else _with_defaults(command, *program)
         else:
             yield from _parse_program_calls(path, script, inner, command)
+
+
+def _both_train(*commands: ParsedCommand) -> bool:
+    return all(command.target in _TRAINER_TARGETS for command in commands)
+
+
+def _with_options(document: ParsedCommand, call: ParsedCommand) -> ParsedCommand:
+    """Return the document that a program reads, with what only the program sets."""
+    names = {name.lstrip("-") for name in document.options}
+    options = {name: o for name, o in call.options.items() if name.lstrip("-") not in names}
+    return replace(
+        document,
+        options={**document.options, **options},
+        positional=(*document.positional, *call.positional),
+    )
 
 
 def _of_unknown_program(command: ParsedCommand, file: Path, inner: StartedProgram) -> ParsedCommand:
