@@ -855,3 +855,23 @@ def test_a_document_that_a_program_reads_counts_before_its_defaults(
     assert (values["model"], values["micro_batch_size"]) == ("Qwen/Qwen3-4B", batch)
     assert (values["sequence_length"], values["training_objective"]) == (512, "dpo")
     assert "the program" in undecided_options(launch)
+
+
+@pytest.mark.parametrize("build", [".", "{context: image, dockerfile: gpu.Dockerfile}"])
+@pytest.mark.parametrize("length", [None, 2048])
+def test_a_service_starts_what_its_dockerfile_does(
+    tmp_path: Path, build: str, length: int | None
+) -> None:
+    dockerfile = (
+        "FROM vllm/vllm-openai:v0.9.0\nENV MODEL=Qwen/Qwen3-8B LENGTH=4096\nENTRYPOINT []\n"
+        'CMD ["sh", "-c", "vllm serve $MODEL --max-model-len $LENGTH"]\n'
+    )
+    compose = f"services:\n  llm:\n    build: {build}\n    environment: {{A: b}}\n"
+    if length is not None:
+        compose = compose.replace("A: b", f"LENGTH: '{length}'")
+    name = "Dockerfile" if build == "." else "image/gpu.Dockerfile"
+
+    launch = _read(tmp_path, {"compose.yaml": compose, name: dockerfile})
+
+    assert launch.values["model"] == "Qwen/Qwen3-8B"
+    assert launch.values["max_model_len"] == (length or 4096)

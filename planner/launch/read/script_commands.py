@@ -47,6 +47,7 @@ from planner.launch.wrappers.read_containers import (
     config_maps,
     script_of,
 )
+from planner.launch.wrappers.read_dockerfile import built_images
 from planner.launch.wrappers.read_helm_charts import (
     helm_install,
     kubectl_apply,
@@ -60,9 +61,7 @@ from planner.launch.wrappers.read_programs import (
     read_script,
 )
 from planner.launch.wrappers.read_ray_serve import ray_serve_configs
-from planner.launch.wrappers.read_recipes import (
-    entry_of,
-)
+from planner.launch.wrappers.read_recipes import entry_of
 from planner.launch.wrappers.read_server_objects import containers_of
 from planner.launch.wrappers.read_wrapped_commands import SCRIPTS
 from planner.launch.write.benchmark import (
@@ -146,7 +145,11 @@ def _parse_commands(
                         for started_command in [*parse_yaml(*sibling)]
                     ]
             calls = [*_parse_program_calls(path, script, inner, None)]
-            if documents and calls and _both_train(documents[0], calls[0]):
+            if (
+                documents
+                and calls
+                and {documents[0].target, calls[0].target} <= {*_TRAINER_TARGETS}
+            ):
                 documents = [_with_options(document, calls[0]) for document in documents]
                 calls = []
             yield from calls
@@ -177,10 +180,6 @@ def _parse_commands(
             yield command if program is None else _with_defaults(command, *program)
         else:
             yield from _parse_program_calls(path, script, inner, command)
-
-
-def _both_train(*commands: ParsedCommand) -> bool:
-    return all(command.target in _TRAINER_TARGETS for command in commands)
 
 
 def _with_options(document: ParsedCommand, call: ParsedCommand) -> ParsedCommand:
@@ -440,6 +439,7 @@ def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
             containers = (*read_containers(text, path.name),)
             commands = commands or [*_parse_container_commands(path, text, containers)]
         commands = commands or [*_parse_mounted_programs(path, text)]
+        commands = commands or [*_parse_built_images(path, text)]
     notes = () if is_toml or not commands else tuple(_repeated_keys(path, text))
     yield from (replace(command, notes=(*command.notes, *notes)) for command in commands)
 
@@ -456,6 +456,15 @@ def _parse_mounted_programs(path: Path, text: str) -> Iterator[ParsedCommand]:
     for name, file in config_maps(text, path.name).items():
         if name.endswith(PYTHON_SUFFIX):
             yield from servers_of_program(parse_calls(file.text, name), text, path.name)
+
+
+def _parse_built_images(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Yield what the services of a Compose file start whose images are built beside it."""
+    for file, script, container in built_images(path, text):
+        for started in parse_script(file, script):
+            resources = merge_resources(started.resources, container.resources, path.name)
+            options = without_positions(started.options)
+            yield replace(started, text=text, resources=resources, options=options)
 
 
 def _parse_argument_list(path: Path, script: Script) -> Iterator[ParsedCommand]:
