@@ -140,18 +140,12 @@ def _parse_commands(
             documents: list[ParsedCommand] = []
             if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
                 with suppress(LaunchError):  # a document that anything may read
-                    documents = [
-                        _of_unknown_program(started_command, sibling[0], inner)
-                        for started_command in [*parse_yaml(*sibling)]
-                    ]
+                    found = [*parse_yaml(*sibling)]
+                    documents = [_of_unknown_program(each, sibling[0], inner) for each in found]
             calls = [*_parse_program_calls(path, script, inner, None)]
-            if (
-                documents
-                and calls
-                and {documents[0].target, calls[0].target} <= {*_TRAINER_TARGETS}
-            ):
-                documents = [_with_options(document, calls[0]) for document in documents]
-                calls = []
+            trains = {each.target for each in (*documents, *calls)} <= {*_TRAINER_TARGETS}
+            if documents and calls and trains:
+                documents, calls = [_with_options(each, calls[0]) for each in documents], []
             yield from calls
             try:
                 for file, started_command in helm_install(path, inner.words, parse_yaml):

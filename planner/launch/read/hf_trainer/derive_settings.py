@@ -311,8 +311,8 @@ def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
             "DoRA is predicted as LoRA, without the norms of W + BA in each forward pass and its "
             "magnitudes: steps take longer."
         )
-    modules = (options.of("script", "saved_modules") or "").replace(",", " ").split()
-    if ends := " ".join(name for name in modules if is_one_end(name)):
+    saved = (options.of("script", "saved_modules") or "").replace(",", " ").split()
+    if ends := " ".join(name for name in saved if is_one_end(name)):
         settings.values["modules_to_save"] = "embeddings"
         if is_one_end(ends):
             settings.notes.append(
