@@ -73,7 +73,7 @@ def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
                 option.name if option else key[1], word, [word.after(key.end())]
             )
             (arguments.add if option else arguments.unknown.append)(parsed)
-        elif word.text is None and not word.begins and _known_end(word) is None:
+        elif word.text is None and not word.begins and _readable_end(word) is None:
             arguments.unknown_values.append(_parsed_option(word.raw, word, [word]))
         else:
             arguments.positional.append(_parsed_option("", word, [word]))
@@ -108,12 +108,12 @@ def _option_words(
 
 def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOption:
     """Return the option ``name`` with the texts and positions of its value words."""
-    unread = (v.unknown for v in values if v.unknown and _known_end(v) is None)
+    unread = (v.unknown for v in values if v.unknown and _readable_end(v) is None)
     unknown = "; ".join(dict.fromkeys(unread))
     return ParsedOption(
         option=name,
         texts=tuple(
-            _known_end(value) or value.text or _model_of_path(name, value) for value in values
+            _readable_end(value) or value.text or _model_of_path(name, value) for value in values
         ),
         line=word.line,
         spans=tuple(value.span for value in values),
@@ -147,7 +147,7 @@ def _model_of_path(option: str, word: Word) -> str | None:
 _DOCUMENT = re.compile(r"/[\w./-]*\w\.(?:ya?ml|json|toml)")
 
 
-def _known_end(word: Word) -> str | None:
+def _readable_end(word: Word) -> str | None:
     """Return the end of a document's path whose folder is unknown (``$HERE/zero3.json``)."""
     end = readable_part(word) if word.text is None and word.pieces else ""
     is_end = bool(word.pieces) and word.pieces[-1].text == end and not word.begins

@@ -140,8 +140,8 @@ def _parse_commands(
             documents: list[ParsedCommand] = []
             if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
                 with suppress(LaunchError):  # a document that anything may read
-                    found = [*parse_yaml(*sibling)]
-                    documents = [_of_unknown_program(each, sibling[0], inner) for each in found]
+                    started = [*parse_yaml(*sibling)]
+                    documents = [_of_unknown_program(each, sibling[0], inner) for each in started]
             calls = [*_parse_program_calls(path, script, inner, None)]
             trains = {each.target for each in (*documents, *calls)} <= {*_TRAINER_TARGETS}
             if documents and calls and trains:
@@ -453,7 +453,7 @@ def _parse_mounted_programs(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def _parse_built_images(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Yield what the services of a Compose file start whose images are built beside it."""
+    """Yield what the services of a Compose file start whose images are built near it."""
     for file, script, container in built_images(path, text):
         for started in parse_script(file, script):
             resources = merge_resources(started.resources, container.resources, path.name)
