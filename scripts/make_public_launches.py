@@ -63,11 +63,11 @@ file, by the SHA-256 of its name, that starts or configures a model. In the thir
 search for 40 names of files and programs gives the repositories. In the fifth and sixth about
 110 other names give the first repositories with such a file and a stored copy. In the
 seventh to ninth, lists of repositories with 25 words in their names give them, and the SHA-256 the
-file; most are users' own programs. In the tenth, a search for 25 paths such as `slurm/vllm.sbatch`
-gives the first one to three repositories with a stored copy, and the file is read inside its
-repository; before, most files were read alone. No repository is in two draws. A few files that do
-not start a model stayed in as files to refuse. Each right reading was written down from the text of
-the file before it was run.
+file; most are users' own programs. In the tenth and eleventh, a search for 34 paths such as
+`slurm/vllm.sbatch` gives the first one to three repositories with a stored copy. Their files are
+read inside the repository; before, most were read alone. No repository is in two draws. A few files
+that do not start a model stayed in as files to refuse. Each right reading was written down from the
+text of the file before it was run.
 
 - *Unseen* is the first run of a draw, after repairs from the draws before it.
 - *Now* is after repairs from the same draw, which no longer counts as unseen.
@@ -97,16 +97,8 @@ of `planner/launch/options/`.
 """
 _OUTCOMES = ("right", "one word", "partial", "rightly refused", "wrongly refused", "wrong")
 _ORDINALS = (
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "seventh",
-    "eighth",
-    "ninth",
-    "tenth",
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
+    *("tenth", "eleventh"),
 )
 _RUNS = ("before", "unseen", "now")
 _FIRST_UNSEEN = 2

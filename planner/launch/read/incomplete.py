@@ -93,8 +93,8 @@ def _unseen_program(launch: ImportedLaunch) -> Iterator[str]:
     is_bare = launch.target.name in _TRAINERS and not launch.command.positional
     is_document = is_bare and launch.command.name.endswith(_DOCUMENTS)
     has_default = launch.defaults.get("recompute") == _NO_CHECKPOINTING
-    own_keys = {line.option for line in launch.lines_with_status(Status.UNKNOWN)}
-    if is_document and has_default and own_keys and "the program" not in own_keys:
+    unknown_keys = {line.option for line in launch.lines_with_status(Status.UNKNOWN)}
+    if is_document and has_default and unknown_keys and "the program" not in unknown_keys:
         yield "the program that reads it"
 
 

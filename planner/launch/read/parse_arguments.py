@@ -73,7 +73,7 @@ def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
                 option.name if option else key[1], word, [word.after(key.end())]
             )
             (arguments.add if option else arguments.unknown.append)(parsed)
-        elif word.text is None and not word.begins:
+        elif word.text is None and not word.begins and _readable_end(word) is None:
             arguments.unknown_values.append(_parsed_option(word.raw, word, [word]))
         else:
             arguments.positional.append(_parsed_option("", word, [word]))
@@ -108,10 +108,13 @@ def _option_words(
 
 def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOption:
     """Return the option ``name`` with the texts and positions of its value words."""
-    unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
+    unread = (v.unknown for v in values if v.unknown and _readable_end(v) is None)
+    unknown = "; ".join(dict.fromkeys(unread))
     return ParsedOption(
         option=name,
-        texts=tuple(value.text or _model_of_path(name, value) for value in values),
+        texts=tuple(
+            _readable_end(value) or value.text or _model_of_path(name, value) for value in values
+        ),
         line=word.line,
         spans=tuple(value.span for value in values),
         full_span=_contiguous_span([word, *values]),
@@ -139,6 +142,16 @@ def _model_of_path(option: str, word: Word) -> str | None:
     is_named = any(word in option.lower() for word in ("model", "checkpoint"))
     is_model = is_readable and is_named and checkpoint_of(name).model is not None
     return name if is_model else word.text
+
+
+_DOCUMENT = re.compile(r"/[\w./-]*\w\.(?:ya?ml|json|toml)")
+
+
+def _readable_end(word: Word) -> str | None:
+    """Return the end of a document's path whose folder is unknown (``$HERE/zero3.json``)."""
+    end = readable_part(word) if word.text is None and word.pieces else ""
+    is_end = bool(word.pieces) and word.pieces[-1].text == end and not word.begins
+    return end.lstrip("/") if is_end and _DOCUMENT.fullmatch(end) else None
 
 
 def _contiguous_span(words: Sequence[Word]) -> Span | None:

@@ -33,6 +33,7 @@ from planner.errors import LaunchError
 from planner.launch.option_table import option_aliases, program_defaults
 from planner.launch.read import torchtitan_functions
 from planner.launch.read.hf_trainer.program_parts import (
+    complete_group,
     has_other_head,
     is_model_load,
     tokenized_length,
@@ -369,7 +370,7 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
     objective = option_aliases("trl").get(class_name) or next(
         (trainer_classes[trainer.name.rpartition(".")[2]] for trainer in trainers), "sft"
     )
-    keywords = _complete_group(call) if is_unsloth else call.keywords
+    keywords = complete_group(call) if is_unsloth else call.keywords
     for key, value in keywords.items():
         line = call.lines.get(key, call.line)
         if key == "deepspeed" and isinstance(value, dict):
@@ -506,21 +507,6 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
     )
     if checkpointing == "unsloth":
         options.put_implied("activation_offloading", "true")
-
-
-_GROUP = ("num_generations", "gradient_accumulation_steps", "per_device_train_batch_size")
-
-
-def _complete_group(arguments: Call) -> Mapping[str, Value]:
-    """Raise a batch that is no whole group of answers to one group, as Unsloth's GRPO does.
-
-    Source: unslothai/unsloth, ``unsloth/models/rl_replacements.py``.
-    """
-    keywords = arguments.keywords
-    group, accumulation, batch = (keywords.get(name, 1) for name in _GROUP)
-    if not (isinstance(group, int) and isinstance(accumulation, int) and isinstance(batch, int)):
-        return keywords
-    return {**keywords, _GROUP[2]: group} if accumulation * batch % group else keywords
 
 
 def _put_model(

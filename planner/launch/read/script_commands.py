@@ -47,6 +47,7 @@ from planner.launch.wrappers.read_containers import (
     config_maps,
     script_of,
 )
+from planner.launch.wrappers.read_dockerfile import built_images
 from planner.launch.wrappers.read_helm_charts import (
     helm_install,
     kubectl_apply,
@@ -60,9 +61,7 @@ from planner.launch.wrappers.read_programs import (
     read_script,
 )
 from planner.launch.wrappers.read_ray_serve import ray_serve_configs
-from planner.launch.wrappers.read_recipes import (
-    entry_of,
-)
+from planner.launch.wrappers.read_recipes import entry_of
 from planner.launch.wrappers.read_server_objects import containers_of
 from planner.launch.wrappers.read_wrapped_commands import SCRIPTS
 from planner.launch.write.benchmark import (
@@ -138,7 +137,16 @@ def _parse_commands(
             yield from _parse_sibling_script(path, script, inner, sibling, depth)
             continue
         if target is None:
-            yield from _parse_program_calls(path, script, inner, None)
+            documents: list[ParsedCommand] = []
+            if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
+                with suppress(LaunchError):  # a document that anything may read
+                    started = [*parse_yaml(*sibling)]
+                    documents = [_of_unknown_program(each, sibling[0], inner) for each in started]
+            calls = [*_parse_program_calls(path, script, inner, None)]
+            trains = {each.target for each in (*documents, *calls)} <= {*_TRAINER_TARGETS}
+            if documents and calls and trains:
+                documents, calls = [_with_options(each, calls[0]) for each in documents], []
+            yield from calls
             try:
                 for file, started_command in helm_install(path, inner.words, parse_yaml):
                     yield replace(started_command, path=file, name=file.name)
@@ -151,10 +159,7 @@ def _parse_commands(
                     else started_command.options
                 )
                 yield replace(started_command, path=file, name=file.name, options=options)
-            if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
-                with suppress(LaunchError):  # a document that anything may read
-                    for started_command in [*parse_yaml(*sibling)]:
-                        yield _of_unknown_program(started_command, sibling[0], inner)
+            yield from documents
             continue
         inner.require_agreement(path.name)
         command = _report_cut_options(parse_command(path, script, inner, target), cut_off)
@@ -169,6 +174,17 @@ def _parse_commands(
             yield command if program is None else _with_defaults(command, *program)
         else:
             yield from _parse_program_calls(path, script, inner, command)
+
+
+def _with_options(document: ParsedCommand, call: ParsedCommand) -> ParsedCommand:
+    """Return the document that a program reads, with what only the program sets."""
+    names = {name.lstrip("-") for name in document.options}
+    options = {name: o for name, o in call.options.items() if name.lstrip("-") not in names}
+    return replace(
+        document,
+        options={**document.options, **options},
+        positional=(*document.positional, *call.positional),
+    )
 
 
 def _of_unknown_program(command: ParsedCommand, file: Path, inner: StartedProgram) -> ParsedCommand:
@@ -416,17 +432,33 @@ def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
         for read_containers in (nested_containers, engine_mappings):
             containers = (*read_containers(text, path.name),)
             commands = commands or [*_parse_container_commands(path, text, containers)]
-    if not commands and not is_toml:  # Python programs in ConfigMaps, such as of Ray Serve
-        for name, file in config_maps(text, path.name).items():
-            if name.endswith(PYTHON_SUFFIX):
-                calls = parse_calls(file.text, name)
-                commands += servers_of_program(calls, text, path.name)
-    notes = [
-        f"{key} is set in line {first} and again in line {again}, which is used."
-        for tree in (() if is_toml or not commands else read_trees(text, path.name))
-        for key, first, again in tree.root.repeated
-    ]
+        commands = commands or [*_parse_mounted_programs(path, text)]
+        commands = commands or [*_parse_built_images(path, text)]
+    notes = () if is_toml or not commands else tuple(_repeated_keys(path, text))
     yield from (replace(command, notes=(*command.notes, *notes)) for command in commands)
+
+
+def _repeated_keys(path: Path, text: str) -> Iterator[str]:
+    """Yield a note for each key that a mapping of the text has twice."""
+    for tree in read_trees(text, path.name):
+        for key, first, again in tree.root.repeated:
+            yield f"{key} is set in line {first} and again in line {again}, which is used."
+
+
+def _parse_mounted_programs(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Yield what the Python programs in the ConfigMaps of a text start, such as of Ray Serve."""
+    for name, file in config_maps(text, path.name).items():
+        if name.endswith(PYTHON_SUFFIX):
+            yield from servers_of_program(parse_calls(file.text, name), text, path.name)
+
+
+def _parse_built_images(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Yield what the services of a Compose file start whose images are built near it."""
+    for file, script, container in built_images(path, text):
+        for started in parse_script(file, script):
+            resources = merge_resources(started.resources, container.resources, path.name)
+            options = without_positions(started.options)
+            yield replace(started, text=text, resources=resources, options=options)
 
 
 def _parse_argument_list(path: Path, script: Script) -> Iterator[ParsedCommand]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from pathlib import Path
 
-from planner.base.read_files import parse_json
+from planner.base.read_files import parse_json, read_text
+from planner.documents.shell.edits import LARGEST
+from planner.documents.yaml_positions import documents
 from planner.errors import LaunchError
+from planner.launch.wrappers.read_containers import Container, compose_service
 
 _INSTRUCTION = re.compile(r"^\s*(?P<name>[A-Za-z]+)\s+(?P<rest>.*)$", re.DOTALL)
 _CONTINUED = re.compile(r"\\[ \t]*\n(?:[ \t]*#[^\n]*\n)*")
@@ -60,6 +65,32 @@ def started_by_image(text: str) -> str:
         passed = "".join(f"-e {variable.removeprefix('export ')} " for variable in variables)
         return f"docker run {passed}{image} {words}"
     return "\n".join((*variables, words))
+
+
+def built_images(path: Path, text: str) -> Iterator[tuple[Path, str, Container]]:
+    """Yield the Dockerfile of each service of a Compose file that is built and has no command.
+
+    With it come the script that it starts, with the variables of the service, and the service.
+    """
+    services = [
+        section
+        for document in documents(text, path.name)
+        for section in dict(document.get("services").items()).values()
+        if section.get("build").node is not None and section.get("command").node is None
+    ]
+    for section in services:
+        build, container = section.get("build"), compose_service(section, path.name)
+        folder = path.parent / (build.text or build.get("context").text or "")
+        file = folder / (build.get("dockerfile").text or "Dockerfile")
+        if not file.is_file():
+            continue
+        *variables, command = started_by_image(read_text(file, LARGEST, LaunchError)).split("\n")
+        variables += [  # those of the service count
+            f"export {name}={shlex.quote(word.text)}"
+            for name, word in container.environment.items()
+            if word.text is not None
+        ]
+        yield file, "\n".join((*variables, command)), container
 
 
 def _instructions(text: str) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.documents.python_calls import Call, Value
 
@@ -62,3 +62,18 @@ def tokenized_length(calls: Sequence[Call]) -> tuple[Value, int] | None:
         and call.keywords.get("truncation") not in (None, False)
     }
     return next(iter(lengths.items())) if len(lengths) == 1 else None
+
+
+_GROUP = ("num_generations", "gradient_accumulation_steps", "per_device_train_batch_size")
+
+
+def complete_group(arguments: Call) -> Mapping[str, Value]:
+    """Raise a batch that is no whole group of answers to one group, as Unsloth's GRPO does.
+
+    Source: unslothai/unsloth, ``unsloth/models/rl_replacements.py``.
+    """
+    keywords = arguments.keywords
+    group, accumulation, batch = (keywords.get(name, 1) for name in _GROUP)
+    if not (isinstance(group, int) and isinstance(accumulation, int) and isinstance(batch, int)):
+        return keywords
+    return {**keywords, _GROUP[2]: group} if accumulation * batch % group else keywords
