@@ -278,17 +278,16 @@ def _read_mesh(reading: OptionReader) -> dict[str, int | None]:
         )
         gpus_per_node = launched_gpus // num_nodes if launched_gpus % num_nodes == 0 else None
     try:
-        within, is_determined = _fill_axes("ici", integer, gpus_per_node, "fsdp")
-        across, is_determined_across = _fill_axes("dcn", integer, num_nodes, "data")
+        ici, has_ici = _fill_axes("ici", integer, gpus_per_node, "fsdp")
+        dcn, has_dcn = _fill_axes("dcn", integer, num_nodes, "data")
     except LaunchError as error:
         requested = resources.requested_gpus
         hint = (
             "" if requested is None else f" With --gpus {requested} the axes must be changed, too."
         )
         raise LaunchError(f"{reading.position}: {error}{hint}") from error
-    sizes = {f"{name}_axes": within[name] * across[name] for name in AXES}
-    mesh_gpus = prod(sizes.values()) if is_determined and is_determined_across else None
-    return {**sizes, "mesh_gpus": mesh_gpus}
+    sizes = {f"{name}_axes": ici[name] * dcn[name] for name in AXES}
+    return {**sizes, "mesh_gpus": prod(sizes.values()) if has_ici and has_dcn else None}
 
 
 def _name_of(reading: OptionReader) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from planner.base.software_enums import MODULES, RecomputedModules
 from planner.errors import LaunchError
 from planner.launch.option_table import (
+    MutableQuantities,
     OptionRole,
     OptionTable,
     Quantity,
@@ -57,7 +58,7 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     settings = option_texts(reading, framework)
     values = settings.values
     values["framework"] = framework
-    quantities, sizes = {"tool": framework, **read_sizes(reading, settings.notes)}, {}
+    quantities: MutableQuantities = {"tool": framework, **read_sizes(reading, settings.notes)}
     layers = reading.number("--num-layers") or reading.number("--encoder-num-layers")
     values["virtual_pipeline"] = virtual_pipeline_chunks(reading, layers, settings.notes)
     if values.get("precision") == "fp16" and not reading.has("--grad-reduce-in-bf16"):
@@ -81,7 +82,7 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
         split = reading.number(EXPERT_SPLIT) or degrees["tensor_parallel"]
         stages = {"pipeline_parallel": degrees["pipeline_parallel"], "expert_parallel": experts}
         require_split(reading, num_gpus, **stages, expert_tensor_parallel=split)
-    shape = apply_read_rows(reading, TABLE, settings, quantities, sizes=sizes)
+    shape = apply_read_rows(reading, TABLE, settings, quantities)
     if reading.value("hybrid_pattern") is not None:
         shape = None
     if num_gpus is None:

@@ -51,6 +51,11 @@ _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|
 
 _OF_ADAPTER, _OF_RUN = OptionTable.load("trainer-adapter"), OptionTable.load("trainer-run")
 _SAMPLE_CAPS = ("--max_samples", "--max_train_samples")
+# Options whose values are read even if no table of an option has them.
+_WITH_ANY_VALUE = {
+    *("eval_strategy", "fsdp", "load_in_4bit", "loss_type", "model_name_or_path"),
+    "per_device_eval_batch_size",
+}
 _OFF_TEXTS = ("false", "auto", "null", "none", "no", "NO")
 _SAMPLE_COUNT = re.compile(r"#(\d{1,12})$")
 
@@ -86,15 +91,15 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
         for meaning in source.values()
         for option in meaning.options
     }
-    used_names |= {name.removeprefix("--") for name in _OF_ADAPTER.used | _OF_RUN.used}
+    tables = (OptionTable.load(name) for name in ("transformers", "deepspeed", "accelerate"))
+    table_options = frozenset[str]().union(*(table.options for table in tables))
+    of_rows = {name.removeprefix("--") for name in _OF_ADAPTER.used | _OF_RUN.used}
+    used_names |= of_rows - (table_options - _WITH_ANY_VALUE)
     # An option that is switched off, or left to another file, counts as used.
-    table_options = (
-        OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate")
-    )
     switched_off = {
         name.removeprefix("--") for name, text in options.texts.items() if text in _OFF_TEXTS
     }
-    used_names |= switched_off & frozenset().union(*table_options)
+    used_names |= switched_off & table_options
     used = frozenset(options.spelled[name] for name in used_names if name in options.spelled)
     return settings.build(
         used_options=used,
@@ -122,7 +127,7 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
         "unpacked": UNPACKED.format(option="--max_length"),
         "absent_file": absent_file,
         "last_of_path": last_of_path,
-        "stage_of_name": stage and int(stage[1]),
+        "stage_of_name": None if stage is None else int(stage[1]),
         "takes_sharding": options.takes_sharding,
         "is_supervised": options.is_supervised,
         "has_script": options.has_script,
@@ -134,8 +139,8 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
         "world_gpus": parse_int(world.num_gpus),
         "starts_one_process": bool(world.is_one_process)
         and not any((world.num_nodes, world.gpus_per_node, world.num_gpus)),
-        "few_bits": few_bits and few_bits[1],
-        "flash_attention_of_file": flash and flash.value,
+        "few_bits": None if few_bits is None else few_bits[1],
+        "flash_attention_of_file": None if flash is None else flash.value,
         "holds_out": any(
             (options.texts.get(option) or "0").strip("0.")
             for option in ("--val_set_size", "--split_dataset_ratio")
