@@ -293,6 +293,13 @@ def server_groups(job: LaunchJob) -> tuple[ServerGroup, ...]:
     )
 
 
+_SAME_NAMES = (
+    *("max_num_seqs", "max_num_batched_tokens", "offloaded_gib", "cache_on_host_gib"),
+    *("draft_tokens", "lora_rank", "num_nodes"),
+)
+"""Quantities of tables that are attributes of the group of servers."""
+
+
 def common_quantities(worker: ServerGroup) -> MutableQuantities:
     """Return the values that option tables of all engines can write for a server, by name.
 
@@ -304,25 +311,19 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
     concurrency, cache_shards = int(values["concurrency"]), int(job["decode_context_parallel"] or 1)
     return {
         **values,
+        **{name: getattr(worker, name) for name in _SAME_NAMES},
         "concurrency": concurrency if concurrency % worker.ranks else None,
-        "max_num_seqs": worker.max_num_seqs,
-        "max_num_batched_tokens": worker.max_num_batched_tokens,
         "enforce_eager": bool(job["enforce_eager"]),
         "redundant_experts": worker.redundant_experts or None,
         "stage_layers": job["stage_layers"],
         "decode_context_parallel": cache_shards if cache_shards > 1 else None,
         "max_model_len": longest_request(job),
-        "offloaded_gib": worker.offloaded_gib,
-        "cache_on_host_gib": worker.cache_on_host_gib,
         "weight_offload": None,
         "kv_offload": values["kv_offload"] or None,
-        "draft_tokens": drafts,
         "draft_method": draft_method(job) if drafts and not unlisted_draft_method(job) else None,
         "draft_steps": job["draft_steps"] if drafts else None,
         "prefix_caching": bool(cached_share(job)),
-        "lora_rank": worker.lora_rank,
         "max_loras": job["max_loras"],
-        "num_nodes": worker.num_nodes,
         "pool": worker.name,
         "output_tokens": None if int(job["output_tokens"]) else 0,
     }
