@@ -305,7 +305,7 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
 
     ``quantization`` and ``expert_quantization`` are None if the published checkpoint has
     them, ``checkpoint_quantization`` is the plan's if only another checkpoint can have it:
-    see `with_online`.
+    see `quantization_options`.
     """
     job, values, drafts = worker.job, worker.values, worker.draft_tokens
     concurrency, cache_shards = int(values["concurrency"]), int(job["decode_context_parallel"] or 1)
