@@ -252,7 +252,7 @@ def test_a_fallback_stands_beside_the_value() -> None:
     assert not read(rows, stage="2")[0].fallbacks
 
 
-OF_TRAINER = ("trainer-adapter", "trainer-run")
+OF_TRAINER = ("trainer-setup", "trainer-run")
 SOURCES = {"script": "transformers", "deepspeed": "deepspeed", "accelerate": "accelerate"}
 
 

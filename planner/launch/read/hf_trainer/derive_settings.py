@@ -42,7 +42,7 @@ _MODEL_OPTIONS = ("--model_name_or_path", "--model_name", "--base_model", "--mod
 # Names of checkpoints with weights in few bits.
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
 
-_OF_ADAPTER, _OF_RUN = OptionTable.load("trainer-adapter"), OptionTable.load("trainer-run")
+_OF_SETUP, _OF_RUN = OptionTable.load("trainer-setup"), OptionTable.load("trainer-run")
 _SAMPLE_CAPS = ("--max_samples", "--max_train_samples")
 # Options whose values are read even if no table of an option has them.
 _WITH_ANY_VALUE = {
@@ -69,7 +69,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
         settings.mark_missing("model")
     derive_objective(options, settings, name)
     quantities = _program_quantities(options, settings)
-    apply_read_rows(options.reading, _OF_ADAPTER, settings, quantities)
+    apply_read_rows(options.reading, _OF_SETUP, settings, quantities)
     _refuse_other_split(quantities, settings)
     _refuse_other_batch(options, quantities, settings)
     apply_read_rows(options.reading, _OF_RUN, settings, quantities)
@@ -85,7 +85,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     }
     tables = (OptionTable.load(name) for name in ("transformers", "deepspeed", "accelerate"))
     table_options = frozenset[str]().union(*(table.options for table in tables))
-    of_rows = {name.removeprefix("--") for name in _OF_ADAPTER.used | _OF_RUN.used}
+    of_rows = {name.removeprefix("--") for name in _OF_SETUP.used | _OF_RUN.used}
     used_names |= of_rows - (table_options - _WITH_ANY_VALUE)
     # An option that is switched off, or left to another file, counts as used.
     switched_off = {
@@ -100,7 +100,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
 
 
 def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> MutableQuantities:
-    """Return the names that expressions of the tables ``trainer-adapter`` and ``trainer-run`` use.
+    """Return the names that expressions of the tables ``trainer-setup`` and ``trainer-run`` use.
 
     ``script_``, ``deepspeed_`` and ``accelerate_`` are before parameters in options of the source,
     ``trl_`` and ``why_`` before terms with a default of TRL that holds, and its reason.
