@@ -160,14 +160,14 @@ def policy_quantities(job: LaunchJob) -> MutableQuantities:
     )
     nearest = next((row for row in _POLICIES.values() if row["nearest"] == recompute), None)
     if "activations" in str(job["offload"]):
-        kept = saved if nearest is None else _split_tensors(nearest["saved"])
-        saved, offloaded = frozenset(), kept | {LAYER_INPUT}
+        remaining = saved if nearest is None else _split_tensors(nearest["saved"])
+        saved, offloaded = frozenset(), remaining | {LAYER_INPUT}
     elif nearest is not None:
         return {"remat_policy": nearest["policy"]}
     for policy, row in _POLICIES.items():
-        kept = saved if row["offloaded"] else saved - {LAYER_INPUT}
+        named = saved if row["offloaded"] else saved - {LAYER_INPUT}
         tensors = tuple(_split_tensors(row[column]) for column in ("saved", "offloaded"))
-        if row["is_written"] and (kept, offloaded) == tensors:
+        if row["is_written"] and (named, offloaded) == tensors:
             return {"remat_policy": policy}
     quantities: MutableQuantities = {"remat_policy": "custom"}
     keys = {row["tensor"]: row["keys"].split() for row in _TENSORS}
