@@ -72,9 +72,9 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     apply_read_rows(options.reading, _OF_SETUP, settings, quantities)
     _refuse_other_split(quantities, settings)
     _refuse_other_batch(options, quantities, settings)
-    apply_read_rows(options.reading, _OF_RUN, settings, quantities)
     if "total_tokens" not in settings.values:
         _derive_samples(options, settings)
+    apply_read_rows(options.reading, _OF_RUN, settings, quantities)
     _derive_optimizer(options, settings, name)
     _add_notes(options, settings)
     used_names = {
