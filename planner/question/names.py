@@ -99,7 +99,7 @@ GroupName: TypeAlias = Literal[
     "scenario_columns", "run_conditions", "sweep_measures", "scheduled", "error_key", "scaling_key",
     "row_specs", "purchase", "price_offer", "price_evidence", "parallel_degree", "model_parallel",
     "collective", "fully_sharded_degree", "layout", "layout_size", "layout_choice",
-    "layout_problem", "dependent", "following", "tuning", "number_format", "kernel_choice",
+    "layout_problem", "dependent", "following", "tuning", "number_format", "training_script",
     "rare_number", "plan_purpose", "length", "length_variation", "run_length", "training_amount",
     "training_field", "sample_padding", "image", "low_rank", "request_sharing", "traffic",
     "user_habit", "session", "serving_memory", "rl_step", "learning_setting", "memory_phase",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from rows import each
 
@@ -16,6 +18,7 @@ from planner.launch.option_table import (
     OptionRole,
     OptionRow,
     OptionTable,
+    program_defaults,
     shipped_rows,
 )
 from planner.launch.read.expression_rows import (
@@ -25,12 +28,17 @@ from planner.launch.read.expression_rows import (
     user_rows,
     write_quantities,
 )
+from planner.launch.read.hf_trainer import derive_settings
+from planner.launch.read.hf_trainer.option_sources import OptionSources
+from planner.launch.read.hf_trainer.read_script import build_settings
 from planner.launch.read.parsed_launch import (
+    JobResources,
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
     require_split,
 )
+from planner.question.terms import terms_of
 
 NAMES = {"model.num_experts": 8, "width": 8, "share": 0.5, "on": True, "word": "Full", "zero": 0}
 
@@ -218,6 +226,65 @@ def test_all_texts_of_an_option_are_joined_in_lower_case() -> None:
     assert settings.values == {
         "recompute": "none", "precision": "fp8", "optimizer_state_precision": "bf16",
     }  # fmt: skip
+
+
+def test_an_option_is_on_unless_a_text_says_off() -> None:
+    rows = table(
+        ("recompute", "on('a', 'b')", "read", "'full'", ""),
+        ("recompute", "", "read", "'none'", ""),
+    )
+    texts = ("true", "1", "False", "0", "none")
+    assert [read(rows, b=text)[0].values["recompute"] for text in texts] == [
+        *("full", "full", "none", "none", "none"),
+    ]
+    assert read(rows)[0].values["recompute"] == "none"
+
+
+def test_a_fallback_stands_beside_the_value() -> None:
+    rows = table(
+        ("zero_stage", "", "read", "number('stage')", ""),
+        ("zero_stage", "", "read", "0", "nothing sets it"),
+        ("zero_stage", "not has('stage')", "fallback", "3", "unsharded it does not fit"),
+    )
+    settings, _ = read(rows)
+    assert settings.values == {"zero_stage": 0}
+    assert settings.fallbacks == {"zero_stage": (3, "unsharded it does not fit")}
+    assert not read(rows, stage="2")[0].fallbacks
+
+
+OF_TRAINER = ("trainer-setup", "trainer-run")
+SOURCES = {"script": "transformers", "deepspeed": "deepspeed", "accelerate": "accelerate"}
+
+
+def test_the_rows_of_the_trainer_use_names_that_something_sets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: set[str] = set()
+    monkeypatch.setattr(
+        derive_settings, "apply_read_rows",
+        lambda reading, rows, settings, quantities: (
+            given.update(quantities), apply_read_rows(reading, rows, settings, quantities)
+        ),
+    )  # fmt: skip
+    build_settings(OptionSources(worlds=[JobResources()]), True)
+    given |= {f"{source}_{name}" for source in SOURCES
+              for name in OptionTable.load(SOURCES[source]).parameters}  # fmt: skip
+    given |= {f"{kind}_{row.term}" for row in program_defaults("trl") for kind in ("trl", "why")}
+    given |= {
+        "hidden_size",
+        "adapted_matrices",
+        "adapted_experts",
+        *terms_of("train", "parameter", "question"),
+    }
+    given |= {"launcher_gpus", "launcher_nodes"}
+    for name in OF_TRAINER:
+        rows = OptionTable.load(name).expressions
+        given |= {row.parameter for row in rows}
+        for row in rows:
+            texts = filter(None, (row.value, row.text))
+            assert set().union(*(Expression.parse(text).names for text in texts)) <= given, row
+            if row.role in (OptionRole.READ, OptionRole.NOTED):
+                assert {*re.findall(r"\{(\w+)", row.note)} <= given, row
 
 
 WITHOUT_TEXT = (OptionRole.REQUIRED, OptionRole.ADVICE, OptionRole.USER)

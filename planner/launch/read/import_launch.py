@@ -461,8 +461,8 @@ def _name_model(
         return notes
     name = str(values["model"])
     checkpoint = checkpoint_of(name, specs)
-    is_known = checkpoint.model == name or aliased(SpecKind.MODELS, name, specs) is not None
-    if is_known or os.path.exists(name):
+    is_listed = checkpoint.model == name or aliased(SpecKind.MODELS, name, specs) is not None
+    if is_listed or os.path.exists(name):
         return notes
     from planner.specs.hugging_face import cached_config, is_repository
 

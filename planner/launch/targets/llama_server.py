@@ -42,15 +42,17 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     """Read the settings of a llama.cpp server; its batch is the number of slots."""
     server = ServerSettings(reading=with_variables(reading, option_aliases("llama.cpp"), _TABLE))
     reading = server.reading
+    server.values["engine"] = "llama.cpp"
     _set_model(server)
     _set_weight_offload(server)
-    server.copy_values("kv_cache")
     server.quantities |= {
         "visible_gpus": _visible_devices(reading),
         "slots": parse_size(reading.value("concurrency")),
         "most_requests": parse_size(reading.text(ONGOING)),
         "tool": "".join(reading.command.words[:1]).rpartition("/")[2],
         "has_load": bool(reading.command.benchmark_load),
+        "cache": reading.value("kv_cache"),
+        "offloaded_share": server.values.pop("weight_offload"),
     }
     apply_read_rows(reading, _TABLE, server, server.quantities, "inference")
     _set_drafts(server)

@@ -160,14 +160,14 @@ def policy_quantities(job: LaunchJob) -> MutableQuantities:
     )
     nearest = next((row for row in _POLICIES.values() if row["nearest"] == recompute), None)
     if "activations" in str(job["offload"]):
-        kept = saved if nearest is None else _split_tensors(nearest["saved"])
-        saved, offloaded = frozenset(), kept | {LAYER_INPUT}
+        remaining = saved if nearest is None else _split_tensors(nearest["saved"])
+        saved, offloaded = frozenset(), remaining | {LAYER_INPUT}
     elif nearest is not None:
         return {"remat_policy": nearest["policy"]}
     for policy, row in _POLICIES.items():
-        kept = saved if row["offloaded"] else saved - {LAYER_INPUT}
+        named = saved if row["offloaded"] else saved - {LAYER_INPUT}
         tensors = tuple(_split_tensors(row[column]) for column in ("saved", "offloaded"))
-        if row["is_written"] and (kept, offloaded) == tensors:
+        if row["is_written"] and (named, offloaded) == tensors:
             return {"remat_policy": policy}
     quantities: MutableQuantities = {"remat_policy": "custom"}
     keys = {row["tensor"]: row["keys"].split() for row in _TENSORS}
@@ -278,17 +278,16 @@ def _read_mesh(reading: OptionReader) -> dict[str, int | None]:
         )
         gpus_per_node = launched_gpus // num_nodes if launched_gpus % num_nodes == 0 else None
     try:
-        within, is_determined = _fill_axes("ici", integer, gpus_per_node, "fsdp")
-        across, is_determined_across = _fill_axes("dcn", integer, num_nodes, "data")
+        ici, has_ici = _fill_axes("ici", integer, gpus_per_node, "fsdp")
+        dcn, has_dcn = _fill_axes("dcn", integer, num_nodes, "data")
     except LaunchError as error:
         requested = resources.requested_gpus
         hint = (
             "" if requested is None else f" With --gpus {requested} the axes must be changed, too."
         )
         raise LaunchError(f"{reading.position}: {error}{hint}") from error
-    sizes = {f"{name}_axes": within[name] * across[name] for name in AXES}
-    mesh_gpus = prod(sizes.values()) if is_determined and is_determined_across else None
-    return {**sizes, "mesh_gpus": mesh_gpus}
+    sizes = {f"{name}_axes": ici[name] * dcn[name] for name in AXES}
+    return {**sizes, "mesh_gpus": prod(sizes.values()) if has_ici and has_dcn else None}
 
 
 def _name_of(reading: OptionReader) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from planner.base.software_enums import MODULES, RecomputedModules
 from planner.errors import LaunchError
 from planner.launch.option_table import (
+    MutableQuantities,
     OptionRole,
     OptionTable,
     Quantity,
@@ -57,10 +58,13 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     settings = option_texts(reading, framework)
     values = settings.values
     values["framework"] = framework
-    quantities, sizes = {"tool": framework, **read_sizes(reading, settings.notes)}, {}
+    quantities: MutableQuantities = {"tool": framework, **read_sizes(reading, settings.notes)}
     layers = reading.number("--num-layers") or reading.number("--encoder-num-layers")
     values["virtual_pipeline"] = virtual_pipeline_chunks(reading, layers, settings.notes)
-    if values.get("precision") == "fp16" and not reading.has("--grad-reduce-in-bf16"):
+    quantities["has_precision"] = reading.value("precision") is not None
+    if values.setdefault("precision", "bf16") == "fp16" and not reading.has(
+        "--grad-reduce-in-bf16"
+    ):
         values.pop("main_grads_precision", None)  # fp32, as its profile has them
     values |= read_recomputation(reading, int(values["virtual_pipeline"] or 1))
     set_unlisted_optimizer(reading, TABLE, settings)
@@ -73,15 +77,14 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     if mtp_layers and not reading.has("--mtp-num-layers"):
         values["mtp_num_layers"] = str(mtp_layers)
     experts = int(values.get("expert_parallel", 1))
-    if not reading.number("--num-experts") and experts == 1:
-        values.pop("expert_tensor_parallel", None)
+    values.pop("expert_tensor_parallel", None)
     num_gpus, degrees = total_gpus(reading.command.resources), model_degrees(settings)
     require_split(reading, num_gpus, **degrees)
     if experts > 1:  # groups of experts divide the GPUs of a stage
         split = reading.number(EXPERT_SPLIT) or degrees["tensor_parallel"]
         stages = {"pipeline_parallel": degrees["pipeline_parallel"], "expert_parallel": experts}
         require_split(reading, num_gpus, **stages, expert_tensor_parallel=split)
-    shape = apply_read_rows(reading, TABLE, settings, quantities, sizes=sizes)
+    shape = apply_read_rows(reading, TABLE, settings, quantities)
     if reading.value("hybrid_pattern") is not None:
         shape = None
     if num_gpus is None:

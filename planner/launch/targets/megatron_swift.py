@@ -109,11 +109,10 @@ def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> Laun
     settings.notes = [note for note in megatron.notes if "--bf16" not in note]
     swift = OptionReader(command=replace(command, options=swift_options), meanings={})
     quantities = _quantities(swift_options, action, command.name)
-    apply_read_rows(swift, OptionTable.load("megatron-swift"), settings, quantities)
     # The folder of converted weights is called after the model.
     folder = (reading.text("--load") or "").rstrip("/").rpartition("/")[2]
-    if model := model or _CONVERTED_SUFFIX.sub("", folder):
-        settings.values["model"] = model
+    quantities["named_model"] = model or _CONVERTED_SUFFIX.sub("", folder) or None
+    apply_read_rows(swift, OptionTable.load("megatron-swift"), settings, quantities)
     if _text(swift_options, "rlhf_type") == DISTILLATION:
         settings.notes.append(TEACHER_NOTE)
     trains_language_model = _text(swift_options, "freeze_llm") == "false"

@@ -141,7 +141,7 @@ def make_files(
 
 def _manifest_file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
     """Return the YAML file of a manifest, with comments on how to start it."""
-    target, job, draft = manifest.target, manifest.job, manifest.draft
+    draft = manifest.draft
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
     start_lines = [*([SOME_STEPS] if is_benchmark else []), f"  kubectl apply -f {name}"]
@@ -151,13 +151,8 @@ def _manifest_file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFil
         service = f"service/{manifest.name_of(server)}"
         start_lines.append(f"  kubectl port-forward {service} {server.port}  # for the benchmark")
     shown_draft = LaunchDraft(processes=()) if is_benchmark else draft
-    head = heading_lines(
-        target, job, shown_draft, draft.processes, start_lines, manifest.user_steps()
-    )
-    text = "\n".join(head) + "\n" + manifest.text()
-    start = f"kubectl apply -f {name}"
     meaning = MEASURES if is_benchmark else "everything that the cluster needs"
-    return LaunchOutputFile(name=name, text=text, meaning=meaning, start=start)
+    return manifest.file(name, shown_draft, start_lines, manifest.text(), meaning)
 
 
 class Manifest:
@@ -205,6 +200,21 @@ class Manifest:
             for image, names in images.items()
             if "<" in image
         ]
+
+    def file(
+        self, name: str, draft: LaunchDraft, start_lines: list[str], text: str, meaning: str
+    ) -> LaunchOutputFile:
+        """Return a file of objects with a heading about ``draft`` and how to start it."""
+        processes = self.draft.processes
+        head = heading_lines(
+            self.target, self.job, draft, processes, start_lines, self.user_steps()
+        )
+        return LaunchOutputFile(
+            name=name,
+            text="\n".join([*head, text]),
+            meaning=meaning,
+            start=f"kubectl apply -f {name}",
+        )
 
     def text(self) -> str:
         """All objects; those that others refer to come first."""
@@ -397,9 +407,6 @@ def make_kserve_files(
     )  # fmt: skip
     manifest = Manifest(target, job, server_draft)
     name = f"{process.name}.yaml"
-    head = heading_lines(
-        target, job, server_draft, [process], [f"  kubectl apply -f {name}"], manifest.user_steps()
-    )
     values: dict[str, Value] = {
         "name": manifest.name_of(process),
         # No autoscaling: as many pods as the plan has copies.
@@ -407,9 +414,9 @@ def make_kserve_files(
         "pod": manifest.pod(process, {}, answers=True, container=_KSERVE_CONTAINER),
     }
     service = fill_template("kserve.yaml", values, blank_lines=_ALL_BLANK_LINES)
-    text = "\n".join(head) + "\n" + documents(manifest.settings()) + service
-    start = f"kubectl apply -f {name}"
-    file = LaunchOutputFile(name=name, text=text, meaning="the inference service", start=start)
+    text = documents(manifest.settings()) + service
+    start_lines = [f"  kubectl apply -f {name}"]
+    file = manifest.file(name, server_draft, start_lines, text, "the inference service")
     return (file, *benchmark(target, job, draft))
 
 

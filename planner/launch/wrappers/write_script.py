@@ -277,26 +277,20 @@ def make_files(
     """
     placed_processes = place_processes(draft.processes, job.cluster.gpus_per_node)
     start_scripts = _start_all_script(draft, placed_processes)
-    scripts = [
-        LaunchOutputFile(
-            name=f"{process.name}.sh",
-            text=_script_text(
-                target,
-                job,
-                draft,
-                process,
-                _start_instructions(process, job, placed_processes),
-                placed_processes,
-            ),
-            is_executable=True,
-            meaning=f"starts {process.name} "
-            + (f"on each of {process.num_nodes} nodes" if process.num_nodes > 1 else "on a node"),
-            start=""
-            if start_scripts
-            else "\n".join(_start_commands(process, job, placed_processes)),
+    scripts = []
+    for process in draft.processes:
+        lines, commands = _starts(process, job, placed_processes)
+        nodes = process.num_nodes
+        scripts.append(
+            LaunchOutputFile(
+                name=f"{process.name}.sh",
+                text=_script_text(target, job, draft, process, lines, placed_processes),
+                is_executable=True,
+                meaning=f"starts {process.name} "
+                + (f"on each of {nodes} nodes" if nodes > 1 else "on a node"),
+                start="" if start_scripts else "\n".join(commands),
+            )
         )
-        for process in draft.processes
-    ]
     return (*start_scripts, *scripts, *draft.files, *benchmark(target, job, draft))
 
 
@@ -312,15 +306,14 @@ def _benchmark_script(
 ) -> LaunchOutputFile:
     """Return the script that measures a server, or runs some steps of a training."""
     placed_processes = place_processes([process], job.cluster.gpus_per_node)
-    start_lines = [_NEEDS_SERVER_NOTE]
-    if job.is_training:
-        start_lines = [SOME_STEPS, *_start_instructions(process, job, placed_processes)]
+    lines, commands = _starts(process, job, placed_processes)
+    start_lines = [SOME_STEPS, *lines] if job.is_training else [_NEEDS_SERVER_NOTE]
     return LaunchOutputFile(
         name=f"{process.name}.sh",
         text=_script_text(target, job, draft, process, start_lines),
         is_executable=True,
         meaning=MEASURES,
-        start="\n".join(_start_commands(process, job, placed_processes)),
+        start="\n".join(commands),
     )
 
 
@@ -414,46 +407,37 @@ def _start_all_script(
     )
 
 
-def _start_instructions(
+def _starts(
     process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
-) -> list[str]:
-    """Return comment lines on how to start the script of a process on its nodes."""
-    if len(placed_processes) > process.copies and num_nodes(placed_processes) == 1:
-        return [f"bash {START} starts it with the others; FIRST_GPU is its first GPU."]
-    process_places = [placed for placed in placed_processes if placed.process is process]
-    if (
-        process.num_nodes > 1
-        and not runs_by_rank(process)
-        and len(process_places) == len(placed_processes) == 1
-    ):
-        return [
-            f"Run it on each of {process.num_nodes} nodes, with the number of the node and the "
-            "address of the first:",
-            _manual_command(process, job),
-        ]
-    if num_nodes(placed_processes) == 1 or runs_by_rank(process):
-        return [_manual_command(process, job)]
-    lines = [f"  {label}: {line}" for label, line in _node_commands(process_places)]
-    continuation = ["  and so on"] if len(lines) > _MAX_SHOWN else []
+) -> tuple[list[str], list[str]]:
+    """Return comment lines on how to start the script of a process, and the commands for that.
+
+    Each command ends with a comment on its node.
+    """
+    places = [placed for placed in placed_processes if placed.process is process]
+    by_hand = _manual_command(process, job)
     nodes = num_nodes(placed_processes)
-    return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MAX_SHOWN], *continuation]
-
-
-def _start_commands(
-    process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
-) -> list[str]:
-    """Return the shell commands that start a process, each with a comment on its node."""
-    process_places = [placed for placed in placed_processes if placed.process is process]
-    by_hand = _manual_command(process, job).strip()
-    if num_nodes(placed_processes) == 1 or runs_by_rank(process):
-        return [by_hand]
-    if len(process_places) == len(placed_processes) == 1:
+    if nodes == 1 or runs_by_rank(process):
+        has_others = nodes == 1 and len(placed_processes) > process.copies
+        with_others = f"bash {START} starts it with the others; FIRST_GPU is its first GPU."
+        return [with_others if has_others else by_hand], [by_hand.strip()]
+    if len(places) == len(placed_processes) == 1:
         last = process.num_nodes - 1
         others = f"1 to {last} on the others" if last > 1 else "1 on the other"
-        return [f"{by_hand}  # on the first node; NODE_RANK={others}"]
-    lines = [f"{line}  # {label}" for label, line in _node_commands(process_places)]
-    continuation = [f"# and so on: see {process.name}.sh"] if len(lines) > _MAX_SHOWN else []
-    return [*lines[:_MAX_SHOWN], *continuation]
+        each = (
+            f"Run it on each of {process.num_nodes} nodes, with the number of the node and the "
+            "address of the first:"
+        )
+        comment = f"# on the first node; NODE_RANK={others}"
+        return [each, by_hand], [f"{by_hand.strip()}  {comment}"]
+    commands = [*_node_commands(places)]
+    has_more = len(commands) > _MAX_SHOWN
+    lines = [f"  {label}: {line}" for label, line in commands[:_MAX_SHOWN]]
+    starts = [f"{line}  # {label}" for label, line in commands[:_MAX_SHOWN]]
+    return (
+        [f"The plan has nodes 0 to {nodes - 1}; run it", *lines, *["  and so on"] * has_more],
+        [*starts, *[f"# and so on: see {process.name}.sh"] * has_more],
+    )
 
 
 def _node_commands(placed_processes: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:

@@ -74,11 +74,13 @@ def _batch_file(
     names = [variable.name for variable in user_variables(draft.processes)]
     start_lines = [SOME_STEPS] if is_benchmark else _checkpoint_notes(job)
     start_lines = [f"Submit it from its folder: sbatch {name}", *start_lines]
-    cores = (
-        () if _gpus_of_node(job, placed_processes) >= job.cluster.gpus_per_node else (_CPU_SETTING,)
+    most_gpus = max(
+        (placed.gpu + placed.process.gpus_per_node for placed in placed_processes),
+        default=job.gpus_per_node,
     )
+    gpus = min(most_gpus, job.cluster.gpus_per_node)
+    cores = () if gpus == job.cluster.gpus_per_node else (_CPU_SETTING,)
     user_settings = (*_USER_SETTINGS, *cores)
-    gpus = min(_gpus_of_node(job, placed_processes), job.cluster.gpus_per_node)
     days, reason = _time_limit_days(job, is_benchmark=is_benchmark)
     has_several_steps = len(placed_processes) != 1
     values: dict[str, Value] = {
@@ -99,7 +101,7 @@ def _batch_file(
         "addresses": _addresses(placed_processes),
         "gpus_of_copy": GPUS_OF_COPY,
         "visible": visible_gpus(job),
-        "every_gpu": ",".join(map(str, range(_gpus_of_node(job, placed_processes)))),
+        "every_gpu": ",".join(map(str, range(most_gpus))),
         "processes": [
             _function_values(target, job, process, placed_processes) for process in draft.processes
         ],
@@ -132,14 +134,6 @@ def _time_limit_days(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | Non
         days = days if days and job.is_training else math.inf
         reason = "The upper end of the predicted calendar time, interruptions included."
     return days if math.isfinite(days) else None, reason
-
-
-def _gpus_of_node(job: LaunchJob, placed_processes: Sequence[PlacedProcess]) -> int:
-    """Return the most GPUs that the job uses on one node."""
-    return max(
-        (placed.gpu + placed.process.gpus_per_node for placed in placed_processes),
-        default=job.gpus_per_node,
-    )
 
 
 def _checkpoint_notes(job: LaunchJob) -> list[str]:

@@ -298,12 +298,19 @@ def server_groups(job: LaunchJob) -> tuple[ServerGroup, ...]:
     )
 
 
+_SAME_NAMES = (
+    *("max_num_seqs", "max_num_batched_tokens", "offloaded_gib", "cache_on_host_gib"),
+    *("draft_tokens", "lora_rank", "num_nodes"),
+)
+"""Quantities of tables that are attributes of the group of servers."""
+
+
 def common_quantities(worker: ServerGroup) -> MutableQuantities:
     """Return the values that option tables of all engines can write for a server, by name.
 
     ``quantization`` and ``expert_quantization`` are None if the published checkpoint has
     them, ``checkpoint_quantization`` is the plan's if only another checkpoint can have it:
-    see `with_online`.
+    see `quantization_options`.
     """
     job, values, drafts = worker.job, worker.values, worker.draft_tokens
     is_wide = job.model.compresses_attention and values["kv_cache"] == "bf16"
@@ -311,9 +318,8 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
     return {
         **values,
         "kv_cache": NOT_THE_DEFAULT if is_wide else values["kv_cache"],
+        **{name: getattr(worker, name) for name in _SAME_NAMES},
         "concurrency": concurrency if concurrency % worker.ranks else None,
-        "max_num_seqs": worker.max_num_seqs,
-        "max_num_batched_tokens": worker.max_num_batched_tokens,
         "enforce_eager": bool(job["enforce_eager"]),
         "api_servers": math.ceil(float(job["api_servers"] or 0)) or None,
         "stream_interval": job["stream_interval"],
@@ -321,17 +327,12 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
         "stage_layers": job["stage_layers"],
         "decode_context_parallel": cache_shards if cache_shards > 1 else None,
         "max_model_len": longest_request(job),
-        "offloaded_gib": worker.offloaded_gib,
-        "cache_on_host_gib": worker.cache_on_host_gib,
         "weight_offload": None,
         "kv_offload": values["kv_offload"] or None,
-        "draft_tokens": drafts,
         "draft_method": draft_method(job) if drafts and not unlisted_draft_method(job) else None,
         "draft_steps": job["draft_steps"] if drafts else None,
         "prefix_caching": bool(cached_share(job)),
-        "lora_rank": worker.lora_rank,
         "max_loras": job["max_loras"],
-        "num_nodes": worker.num_nodes,
         "pool": worker.name,
         "output_tokens": None if int(job["output_tokens"]) else 0,
     }

@@ -15,16 +15,9 @@ from planner.base.training_aliases import (
     nearest_adapter_targets,
     parse_optimizer,
 )
-from planner.errors import SpecError
-from planner.launch.option_table import MutableQuantities, OptionTable
+from planner.errors import LaunchError, PlannerError, SpecError
+from planner.launch.option_table import MutableQuantities, OptionTable, Quantities
 from planner.launch.read.expression_rows import apply_read_rows
-from planner.launch.read.hf_trainer.derive_parallelism import (
-    derive_batch,
-    derive_buckets,
-    distributed_type_of,
-    refuse_other_split,
-    uses_fsdp,
-)
 from planner.launch.read.hf_trainer.option_sources import (
     ZERO_STAGE,
     TrainerOptions,
@@ -49,8 +42,13 @@ _MODEL_OPTIONS = ("--model_name_or_path", "--model_name", "--base_model", "--mod
 # Names of checkpoints with weights in few bits.
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
 
-_OF_ADAPTER, _OF_RUN = OptionTable.load("trainer-adapter"), OptionTable.load("trainer-run")
+_OF_SETUP, _OF_RUN = OptionTable.load("trainer-setup"), OptionTable.load("trainer-run")
 _SAMPLE_CAPS = ("--max_samples", "--max_train_samples")
+# Options whose values are read even if no table of an option has them.
+_WITH_ANY_VALUE = {
+    *("eval_strategy", "fsdp", "load_in_4bit", "loss_type", "model_name_or_path"),
+    "per_device_eval_batch_size",
+}
 _OFF_TEXTS = ("false", "auto", "null", "none", "no", "NO")
 _SAMPLE_COUNT = re.compile(r"#(\d{1,12})$")
 
@@ -71,13 +69,12 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
         settings.mark_missing("model")
     derive_objective(options, settings, name)
     quantities = _program_quantities(options, settings)
-    apply_read_rows(options.reading, _OF_ADAPTER, settings, quantities)
-    refuse_other_split(quantities, settings)
-    derive_batch(options, settings)
-    apply_read_rows(options.reading, _OF_RUN, settings, quantities)
+    apply_read_rows(options.reading, _OF_SETUP, settings, quantities)
+    _refuse_other_split(quantities, settings)
+    _refuse_other_batch(options, quantities, settings)
     if "total_tokens" not in settings.values:
         _derive_samples(options, settings)
-    derive_buckets(options, settings)
+    apply_read_rows(options.reading, _OF_RUN, settings, quantities)
     _derive_optimizer(options, settings, name)
     _add_notes(options, settings)
     used_names = {
@@ -86,15 +83,15 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
         for meaning in source.values()
         for option in meaning.options
     }
-    used_names |= {name.removeprefix("--") for name in _OF_ADAPTER.used | _OF_RUN.used}
+    tables = (OptionTable.load(name) for name in ("transformers", "deepspeed", "accelerate"))
+    table_options = frozenset[str]().union(*(table.options for table in tables))
+    of_rows = {name.removeprefix("--") for name in _OF_SETUP.used | _OF_RUN.used}
+    used_names |= of_rows - (table_options - _WITH_ANY_VALUE)
     # An option that is switched off, or left to another file, counts as used.
-    table_options = (
-        OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate")
-    )
     switched_off = {
         name.removeprefix("--") for name, text in options.texts.items() if text in _OFF_TEXTS
     }
-    used_names |= switched_off & frozenset().union(*table_options)
+    used_names |= switched_off & table_options
     used = frozenset(options.spelled[name] for name in used_names if name in options.spelled)
     return settings.build(
         used_options=used,
@@ -103,7 +100,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
 
 
 def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> MutableQuantities:
-    """Return the names that expressions of the tables ``trainer-adapter`` and ``trainer-run`` use.
+    """Return the names that expressions of the tables ``trainer-setup`` and ``trainer-run`` use.
 
     ``script_``, ``deepspeed_`` and ``accelerate_`` are before parameters in options of the source,
     ``trl_`` and ``why_`` before terms with a default of TRL that holds, and its reason.
@@ -114,6 +111,7 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
     saved_ends = " ".join(filter(is_one_end, saved))
     flash, absent_file = options.script.get("flash_attention"), options.absent_file() or ""
     world = options.reading.command.resources
+    launcher = (options.of("accelerate", "kind") or "").upper()
     last_of_path = absent_file.rpartition("/")[2].lower()
     stage = ZERO_STAGE.search(last_of_path)
     objective = TrainingObjective(settings.values.get("training_objective") or "sft")
@@ -124,20 +122,22 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
         "unpacked": UNPACKED.format(option="--max_length"),
         "absent_file": absent_file,
         "last_of_path": last_of_path,
-        "stage_of_name": stage and int(stage[1]),
+        "stage_of_name": None if stage is None else int(stage[1]),
         "takes_sharding": options.takes_sharding,
         "is_supervised": options.is_supervised,
         "has_script": options.has_script,
         "has_deepspeed": options.has_deepspeed,
         "starts_elsewhere": options.starts_elsewhere,
-        "is_fsdp": uses_fsdp(options),
-        "launcher": distributed_type_of(options),
+        # A bare --fsdp, with text None, counts.
+        "is_fsdp": launcher == "FSDP"
+        or options.texts.get("--fsdp", "false") not in ("", "false", "False"),
+        "launcher": launcher,
         "deepspeed_is_flag": options.texts.get("--deepspeed") == "true",
         "world_gpus": parse_int(world.num_gpus),
         "starts_one_process": bool(world.is_one_process)
         and not any((world.num_nodes, world.gpus_per_node, world.num_gpus)),
-        "few_bits": few_bits and few_bits[1],
-        "flash_attention_of_file": flash and flash.value,
+        "few_bits": None if few_bits is None else few_bits[1],
+        "flash_attention_of_file": None if flash is None else flash.value,
         "holds_out": any(
             (options.texts.get(option) or "0").strip("0.")
             for option in ("--val_set_size", "--split_dataset_ratio")
@@ -152,6 +152,10 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
             quantities["adapted_experts"] = str(ExpertAdapters.EACH)
         elif names_shared_experts(modules):
             quantities["adapted_experts"] = str(ExpertAdapters.NONE)
+    model = settings.values.get("model")
+    if model and options.texts.get("zero_optimization.reduce_bucket_size") == "auto":
+        with suppress(PlannerError):
+            quantities["hidden_size"] = Catalogue(None).load_model(model).hidden_size
     for source in ("script", "deepspeed", "accelerate"):
         for name in getattr(options, source):
             number = options.number(source, name)
@@ -237,3 +241,52 @@ def _add_notes(options: TrainerOptions, settings: SettingsBuilder) -> None:
         settings.notes.append(
             f'"auto" is set by the script\'s arguments, which are missing: {names}.'
         )
+
+
+def _refuse_other_split(quantities: Quantities, settings: SettingsBuilder) -> None:
+    """Raise LaunchError if the degrees of a file split another number of GPUs than it starts."""
+    split_gpus, started_gpus = map(quantities.get, ("split_gpus", "started_gpus"))
+    if split_gpus is None or started_gpus in (None, split_gpus):
+        return
+    tensor, context = map(settings.values.get, ("tensor_parallel", "context_parallel"))
+    raise LaunchError(
+        f"parallelism_config splits {split_gpus} GPUs (copies {quantities['replicas']} x "
+        f"shards {quantities['shards']} x tensor {tensor} x context {context} "
+        f"x experts {quantities['expert_ranks']}), but {started_gpus} are started: change one of "
+        "them."
+    )
+
+
+def _refuse_other_batch(
+    options: TrainerOptions, quantities: Quantities, settings: SettingsBuilder
+) -> None:
+    """Raise LaunchError if batch sizes contradict each other, or the GPUs."""
+    keys = {
+        "micro_batch_size": ("train_micro_batch_size_per_gpu", "per_device_train_batch_size"),
+        "gradient_accumulation_steps": ("gradient_accumulation_steps",) * 2,
+    }
+    for parameter, (key, option) in keys.items():
+        of_script, of_file = (options.number(each, parameter) for each in ("script", "deepspeed"))
+        if of_script and of_file and of_script != of_file:
+            raise LaunchError(
+                f"{key} is {of_file} in DeepSpeed's file, but --{option} is {of_script}: the "
+                'Trainer refuses that. Write "auto" in the file, or the same.'
+            )
+    tensor, context = (int(settings.values[f"{name}_parallel"]) for name in ("tensor", "context"))
+    num_gpus = settings.values.get("num_gpus")
+    if num_gpus is not None and num_gpus % (tensor * context):
+        raise LaunchError(
+            f"{num_gpus} GPUs cannot be split by {tensor} x {context}: change one of them."
+        )
+    names = ("stated_batch", "micro", "accumulated", "ranks", "counted_ranks")
+    batch, micro, steps, ranks, counted = (int(quantities.get(name) or 0) for name in names)
+    ranks *= counted
+    if not batch or not ranks:
+        return
+    if micro and steps and micro * steps * ranks != batch:
+        raise LaunchError(
+            f"train_batch_size {batch} is not micro-batch {micro} x accumulation {steps} x "
+            f"{ranks} ranks = {micro * steps * ranks}: DeepSpeed refuses that."
+        )
+    if batch % ranks:
+        raise LaunchError(f"train_batch_size {batch} cannot be split over {ranks} ranks.")

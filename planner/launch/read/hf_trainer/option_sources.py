@@ -198,10 +198,6 @@ class TrainerOptions:
             for option in options
         )
 
-    def is_hidden(self, *options: str) -> bool:
-        """Whether one of the options has an unreadable value."""
-        return any(option in self.texts and self.texts[option] is None for option in options)
-
 
 def parse_positive_int(text: str | None) -> int | None:
     """Parse an integer of at least 1; None if the text is anything else.

@@ -22,6 +22,7 @@ from planner.launch.option_table import (
     Quantity,
 )
 from planner.launch.target import CommandWords, LaunchJob, LaunchOutputFile, ShellVariable
+from planner.question.terms import terms_about
 
 CONFIG_FILE = "config.json"
 FSDP_FILE = "fsdp_config.json"
@@ -163,21 +164,13 @@ def expert_adapter_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
     return (ParameterNote(parameter="lora_targets", value="all_linear", note=note),)
 
 
-_SAME_NAMES = (
-    *("micro_batch_size", "precision", "expert_compute", "torch_compile", "loss_kernel"),
-    *("loss_chunks", "fp8_attention", "recompute", "recompute_num_layers", "adapter"),
-    *("layer_split", "mtp_num_layers", "dropout", "paged_optimizer"),
-)
-"""Parameters whose value in the plan is that of the script."""
-
-
 def script_quantities(job: LaunchJob) -> Quantities:
     """Return the script's option values, without parallelism, which its launcher sets."""
     is_trl, sequence_length = is_supervised(job), job["sequence_length"]
     bf16_or_fp16 = "float16" if job["precision"] == "fp16" else "bfloat16"
     has_16_bit_weights = job.profile.name.endswith("bf16")
     return {
-        **{name: job[name] for name in _SAME_NAMES},
+        **{name: job[name] for name in terms_about("training_script")},
         "gradient_accumulation_steps": job.accumulation_steps,
         "trl_length": sequence_length if is_trl else None,
         **(fill_quantities(job) if is_trl else {}),
