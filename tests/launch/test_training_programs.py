@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rows import each
 
 from planner.errors import LaunchError
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.incomplete import undecided_options
 from planner.launch.read.read_launch import read_launch
+from planner.launch.read.script_commands import _only_generates
 
 HEAD = "from transformers import *\nfrom peft import *\nfrom trl import *\n"
 MODEL = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')\n"
@@ -135,3 +137,18 @@ def test_the_method_of_an_own_document_is_the_objective(tmp_path: Path) -> None:
     )
 
     assert read_launch(path).values["training_objective"] == "dpo"
+
+
+@each(
+    "words, generates",
+    [
+        ("accelerate launch --config_file train.yaml generate.py --max_new_tokens 200", True),
+        ("accelerate launch --num_processes 8 app.py --temperature=1", True),
+        ("accelerate launch --config_file a.yaml grpo.py --temperature=1 --num_epochs=3", False),
+        ("evaluate.py --tasks mmlu", True),
+        ("train.py --tasks mmlu --lr 1e-4", False),
+    ],
+)
+def test_a_program_that_only_generates_trains_nothing(words, generates):
+    """Options of accelerate before the program say nothing of it."""
+    assert _only_generates(words.split()) is generates
