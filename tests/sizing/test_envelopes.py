@@ -286,12 +286,15 @@ def test_columns_of_a_budget_are_in_the_units_of_their_heads():
         "gpu": "h100", "engine": "vllm", "num_gpus": 1000, "power_kw": 1380.0,
         "gpus_per_megawatt": 725.0, "output_tokens_per_s": 1.5e6, "users": 40000,
         "output_tokens_per_s_per_megawatt": 1.25e6, "cost_per_hour_usd": 2500.0,
-        "cost_per_million_tokens_usd": 0.463, "profit_per_hour_usd": 1200.0,
+        "cost_per_million_tokens_usd": 0.46, "profit_per_hour_usd": 1200.0,
         "profit_per_hour_per_megawatt_usd": 870.0,
     }  # fmt: skip
     row = defaultdict(lambda: 1, numbers)  # of the layout
-    cells = {column.header: column.cells for column in carried_columns([row])}
+    cells = {
+        column.header: [getattr(cell, "text", cell) for cell in column.cells]
+        for column in carried_columns([row])
+    }
     assert cells["k tok/s"] == ["1,500"]
     assert cells["k tok/s /MW"] == ["1,250"]
     assert (cells["GPUs"], cells["kW"], cells["users"]) == (["1,000"], ["1,380"], ["40,000"])
-    assert (cells["USD /h"], cells["USD /Mtok"]) == (["2,500"], ["0.463"])
+    assert (cells["USD /h"], cells["USD /Mtok"]) == (["2,500"], ["0.46"])
