@@ -106,7 +106,7 @@ STEPS = {
         Step(arguments=(*FOR_312, *pinned("maxtext", "axolotl", "verl")), target="site"),
         Step(arguments=(*FOR_312, *pinned("openrlhf")), target="openrlhf"),
         Step(arguments=(*FOR_312, *pinned("ai-dynamo")), target="site"),
-        Step(arguments=("msgspec", "omegaconf")),
+        Step(arguments=("msgspec", "omegaconf", "click")),
         Step(
             arguments=(f"v{VERSIONS['nemo-rl']}",),
             repository="https://github.com/NVIDIA-NeMo/RL",
