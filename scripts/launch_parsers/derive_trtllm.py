@@ -38,17 +38,23 @@ from tensorrt_llm.builder import BuildConfig  # noqa: E402
 sys.modules[f"{PACKAGE}.llmapi"].BuildConfig = BuildConfig  # type: ignore[attr-defined]
 
 from tensorrt_llm.commands.serve import serve  # noqa: E402
-from tensorrt_llm.llmapi.llm_args import TorchLlmArgs  # noqa: E402
+from tensorrt_llm.llmapi.llm_args import (  # noqa: E402
+    TorchLlmArgs,
+    update_llm_args_with_extra_dict,
+)
 
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:
     words = serve.make_context("serve", list(case["argv"])).params
+    known = {"model": words["model"], "gpus_per_node": GPUS_PER_NODE}
     further = yaml.safe_load(case["yaml"]) or {}
-    read = TorchLlmArgs(model=words["model"], gpus_per_node=GPUS_PER_NODE, **further)
+    read = TorchLlmArgs(**update_llm_args_with_extra_dict(known, further))
     return {
         "tensor_parallel": words["tensor_parallel_size"],
         "pipeline_parallel": words["pipeline_parallel_size"],
         "reuses_blocks": read.kv_cache_config.enable_block_reuse,
+        "draft_tokens": getattr(read.speculative_config, "max_draft_len", None),
+        "lora_rank": getattr(read.lora_config, "max_lora_rank", None),
         "kv_cache": read.kv_cache_config.dtype,
         "attention_dp": read.enable_attention_dp,
     }
