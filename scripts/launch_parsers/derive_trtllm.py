@@ -46,9 +46,9 @@ from tensorrt_llm.llmapi.llm_args import (  # noqa: E402
 
 def answer(case: dict[str, Any]) -> dict[str, Any]:
     words = serve.make_context("serve", list(case["argv"])).params
-    known = {"model": words["model"], "gpus_per_node": GPUS_PER_NODE}
+    settings = {"model": words["model"], "gpus_per_node": GPUS_PER_NODE}
     further = yaml.safe_load(case["yaml"]) or {}
-    read = TorchLlmArgs(**update_llm_args_with_extra_dict(known, further))
+    read = TorchLlmArgs(**update_llm_args_with_extra_dict(settings, further))
     return {
         "tensor_parallel": words["tensor_parallel_size"],
         "pipeline_parallel": words["pipeline_parallel_size"],
