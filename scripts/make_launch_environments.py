@@ -7,7 +7,8 @@ Megatron-LM, torchtitan, DeepSpeed, transformers, TRL, accelerate and peft, `ser
 `schemas` has MaxText, Axolotl, verl, OpenRLHF, NeMo-RL and Dynamo without torch. It takes minutes
 and 5 GB, wants Python 3.11, git, a Rust compiler for vLLM, and goes on where it stopped: a step
 that was done is not done again. Name an index of CPU builds of torch with --torch-index where pip
-would find one with CUDA, of several GB.
+would find one with CUDA, of several GB. TensorRT-LLM is in no environment: PLANNER_TENSORRT_LLM
+names a checkout, whose command and settings are read in `schemas`.
 """
 
 from __future__ import annotations
