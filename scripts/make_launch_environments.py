@@ -7,7 +7,8 @@ Megatron-LM, torchtitan, DeepSpeed, transformers, TRL, accelerate and peft, `ser
 `schemas` has MaxText, Axolotl, verl, OpenRLHF, NeMo-RL and Dynamo without torch. It takes minutes
 and 5 GB, wants Python 3.11, git, a Rust compiler for vLLM, and goes on where it stopped: a step
 that was done is not done again. Name an index of CPU builds of torch with --torch-index where pip
-would find one with CUDA, of several GB.
+would find one with CUDA, of several GB. TensorRT-LLM is in no environment: PLANNER_TENSORRT_LLM
+names a checkout, whose command and settings are read in `schemas`.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ STEPS = {
         Step(arguments=(*FOR_312, *pinned("maxtext", "axolotl", "verl")), target="site"),
         Step(arguments=(*FOR_312, *pinned("openrlhf")), target="openrlhf"),
         Step(arguments=(*FOR_312, *pinned("ai-dynamo")), target="site"),
-        Step(arguments=("msgspec", "omegaconf")),
+        Step(arguments=("msgspec", "omegaconf", "click")),
         Step(
             arguments=(f"v{VERSIONS['nemo-rl']}",),
             repository="https://github.com/NVIDIA-NeMo/RL",

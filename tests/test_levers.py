@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import planner
-from planner.decide.suggestions.changes import CostLever, cost_levers
+from planner.decide.suggestions.changes import CostLever, _searched_levers, cost_levers
 from planner.optimize.exhaustive import exhaustive_search
 from planner.question.request import Request
 from planner.workloads.make_plan import make_plan
@@ -94,3 +94,12 @@ def test_caches_of_prefixes_are_levers_that_say_what_they_find(
         shares = [float(words.split()[-2]) for words in (own, other)]
         assert shares[0] < 30 < shares[1]
         assert by_name[name].change < -0.1
+
+
+@pytest.mark.parametrize(("engine", "is_lever"), [("vllm", True), ("all", False), (None, False)])
+def test_only_an_engine_that_is_named_can_be_left_open(engine: str | None, is_lever: bool) -> None:
+    request = Request(
+        workload="serve", model="llama-2-7b", gpu="h100", num_gpus=8, engine=engine
+    )  # fmt: skip
+    levers = [lever[0] for lever in _searched_levers(request, {"engine": "vLLM"})]
+    assert levers == [*["engine"] * is_lever, "number of GPUs", "number of GPUs"]

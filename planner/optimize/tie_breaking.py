@@ -149,11 +149,17 @@ class ComplexityTieBreaker:
         self._configurations = _best_by_complexity([*self._configurations, *improvements], best)
 
     def simplest_within(self, factor: float) -> RankedConfiguration | None:
-        """The simplest plan within a factor of the best bad case; None: there is none."""
+        """The simplest plan within a factor of the best bad case and of its plan's prediction.
+
+        None: there is no plan.
+        """
+        best = self.best
         within = (
             configuration
             for configuration in self._configurations
-            if configuration.bad_case <= largest_within_factor(self._best, factor)
+            if best is not None
+            and configuration.bad_case <= largest_within_factor(best.bad_case, factor)
+            and configuration.values[0] <= largest_within_factor(float(best.values[0]), factor)
         )
         return next(within, None)
 

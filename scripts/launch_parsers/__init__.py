@@ -15,6 +15,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 VARIABLE = "PLANNER_LAUNCH_ENVIRONMENTS"
+CHECKOUTS = {"trtllm": "PLANNER_TENSORRT_LLM"}  # of parsers that no light package has
 DEFAULT = "~/.cache/planner/launch"
 ENVIRONMENTS = {
     "megatron": "train",
@@ -31,6 +32,7 @@ ENVIRONMENTS = {
     "openrlhf": "schemas",
     "nemo_rl": "schemas",
     "dynamo": "schemas",
+    "trtllm": "schemas",
     "vllm": "serve",
     "sglang": "serve",
 }

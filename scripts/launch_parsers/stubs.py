@@ -12,11 +12,13 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Anything:
     """Has every attribute, may be called and subscripted; a decorator that keeps functions."""
+
+    __members__: ClassVar[dict[str, Any]] = {}  # of a compiled enumeration
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

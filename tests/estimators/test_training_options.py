@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import planner
-from planner.estimators.training.training_estimate import Estimate
+from planner.estimators.training.training_estimate import Estimate, evaluate
 
 MIXTRAL = {"tensor_parallel": 2, "expert_parallel": 4, "sequence_parallel": True}
 
@@ -135,3 +136,27 @@ def test_ranks_that_share_a_key_value_head_are_each_sent_a_copy() -> None:
         )
         seconds.append(exchange)
     assert seconds[1] / seconds[0] == pytest.approx((7 / 8 * 80 / 8) / (3 / 4 * 72 / 4), rel=0.02)
+
+
+def test_heads_that_no_softmax_kernel_takes_move_36_bytes_for_each_score() -> None:
+    """40 heads in 8 parts are no multiple of 4: casts, scale, mask and softmax are kernels."""
+    estimate = estimated(
+        "megatron-deepspeed", "llama-13b", tensor_parallel=8, micro_batch_size=1,
+        flash_attention=False,
+    )  # fmt: skip
+    framework = estimate.inputs.framework
+    execution = replace(framework.execution, softmax_multiple=1)
+    inputs = replace(estimate.inputs, framework=replace(framework, execution=execution))
+    fused = evaluate(inputs, estimate.configurations)
+    several, one = (
+        next(
+            number(operator.forward)
+            for operator, _ in each.time.operator_times()
+            if operator.name == "attention_core"
+        )
+        for each in (estimate, fused)
+    )
+    scores, passes = 5 * 4096**2, 2 * execution.softmax_passes
+    seconds = estimate.inputs.machine.memory_time
+    expected = seconds((passes + 36 - 4) * scores) - seconds(passes * scores)
+    assert several - one == pytest.approx(number(expected))

@@ -13,6 +13,7 @@ import planner
 from planner.decide.explain.step_breakdown import (
     FORMULAS,
     UNITS,
+    ExplainedPart,
     SpecSources,
     cited_references,
     evaluate_with_ledger,
@@ -24,6 +25,7 @@ from planner.formulas.roofline import roofline_time
 from planner.show.presenters.explanation import explanation_blocks
 from planner.show.terminal import terminal_text
 from planner.workloads.make_plan import Plan
+from planner.workloads.timed_steps import TimedPart
 from planner.workloads.workload import Evaluation
 
 LLAMA = {
@@ -256,3 +258,16 @@ def test_a_wider_group_pays_more_for_the_network():
     judged = source.judged(found.candidates.configurations)
     again = explain_steps(plan, Evaluation(candidates=judged))[0]
     assert again.bounds["network"] > 1.8 * steps("llama")[0].bounds["network"]
+
+
+@each(
+    "name, module, title",
+    [
+        ("all_reduce", "attention", "attention all reduce"),
+        ("attention_core", "attention", "attention core"),
+        ("loss", "", "loss"),
+    ],
+)
+def test_an_operator_is_named_with_its_module_once(name, module, title):
+    timed = TimedPart(name=name, module=module, seconds=1.0, terms={})
+    assert ExplainedPart(part=timed, bounds={"memory": 1.0}, at_peak=0.5).title == title

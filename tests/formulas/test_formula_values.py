@@ -1,10 +1,10 @@
-"""Formulas on values worked out by hand; each public formula is named in a test."""
+"""Formulas on values worked out by hand; each public formula is compared with numbers."""
 
 from __future__ import annotations
 
 import ast
 import math
-import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,24 @@ _WORKED = [
         [0.99, math.exp(-0.2) / (math.e - 1), 1],
     ),
     # An even distribution from 0 to 2 has the coefficient of variation 1 / sqrt(3).
+    # DeepSeek-V3's table 2 on 16 stages: (16 / 2 - 1) (3 + 2 - 3 x 1); two have no bubble.
+    (
+        pipeline.dualpipe_bubble_time,
+        {"stages": [16, 2], "mean_stage": 3.0, "mean_backward": 2.0, "mean_weights": 1.0},
+        [14, 0],
+    ),
+    # The second comes 1 s after the first, which takes 2 s; the third 2 s after the second.
+    (
+        queueing.fifo_queueing_delays,
+        {"times": np.array([0.0, 1, 3]), "service": np.array([2.0, 2, 1])},
+        [0, 1, 1],
+    ),
+    # Middles of the weights at 1/8, 3/8 and 3/4 of all: the half is a third of the way to 4.
+    (
+        trace_queueing.weighted_quantile,
+        {"values": np.array([4.0, 1, 2]), "weights": np.array([2.0, 1, 1]), "share": 0.5},
+        2 + 2 / 3,
+    ),
     (draining.longest_answer_ratio, {"variation": 1 / math.sqrt(3)}, 2),
     # Dettmers et al., section 3: 0.5 bit per parameter for scales, 0.127 with double quantization.
     (memory.nf4_bytes, {"double_quantization": False}, 4.5 / 8),
@@ -188,16 +206,50 @@ def test_counts_without_random_variation():
     assert trace_queueing.drifting_counts(counts, quarters) == pytest.approx([8.0, 24.0])
 
 
-def test_each_public_formula_is_named_in_a_test():
-    texts = [path.read_text() for path in (_ROOT / "tests").rglob("test_*.py")]
-    texts += [path.read_text() for path in (_ROOT / "tests" / "reference").glob("*.py")]
-    words = set(re.findall(r"\w+", "\n".join(texts)))
-    unnamed = [
+def _names(*nodes: ast.AST) -> set[str]:
+    """Names and attributes in some code."""
+    found = [node for each in nodes for node in ast.walk(each)]
+    return {x.id for x in found if isinstance(x, ast.Name)} | {
+        x.attr for x in found if isinstance(x, ast.Attribute)
+    }
+
+
+def _compared_with_numbers(path: Path) -> Iterator[str]:
+    """Names in tests with a number in an assertion or in a table, and in what the tests call."""
+    tree, parts = ast.parse(path.read_text()), dict[str, ast.AST]()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            parts[node.name] = node
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            parts[node.targets[0].id] = node.value
+    for name, test in parts.items():
+        if not name.startswith("test_") or not isinstance(test, ast.FunctionDef):
+            continue
+        used = [parts[word] for word in _names(test) & parts.keys()]
+        tables = [node for node in used if not isinstance(node, ast.FunctionDef)]
+        asserts = [node for node in ast.walk(test) if isinstance(node, ast.Assert)]
+        numbers = [
+            node
+            for part in (*asserts, *test.decorator_list, *tables)
+            for node in ast.walk(part)
+            if isinstance(node, ast.Constant) and type(node.value) in (int, float)
+        ]
+        if asserts and numbers:
+            yield from _names(test, *used)
+
+
+def test_each_public_formula_is_compared_with_numbers():
+    """A name in a comment, an import or a list of names is no test."""
+    tests = [
+        path for path in (_ROOT / "tests").rglob("*.py") if "planner.formulas" in path.read_text()
+    ]
+    compared = {name for path in tests for name in _compared_with_numbers(path)}
+    missing = [
         f"{path.stem}.{node.name}"
         for path in sorted((_ROOT / "planner" / "formulas").glob("*.py"))
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.FunctionDef)
         and not node.name.startswith("_")
-        and node.name not in words
+        and node.name not in compared
     ]
-    assert not unnamed
+    assert not missing

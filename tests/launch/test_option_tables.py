@@ -45,7 +45,7 @@ def test_each_written_option_of_a_tool_without_a_parser_here_was_found_in_its_so
     text = files("planner").joinpath("launch/accepted/written.tsv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines(), delimiter="\t"))
     found = {row["option"]: row for row in rows if row["target"] == name}
-    assert all(re.search(r"\.(py|md) of \S+ at [0-9a-f]{7,}", row["read_in"]) for row in rows)
+    assert all(re.search(r"\.(py|md) of .+ at [0-9a-f]{7,}", row["read_in"]) for row in rows)
     for row in target_of(name).table.rows:
         if row.role in WRITTEN:
             choices = found[row.option]["choices"].split("|")

@@ -530,3 +530,29 @@ def test_workers_of_dynamo() -> None:
         rows = [row for stem in stems[engine] for row in shipped_rows(f"accepted/{stem}.tsv", "\t")]
         aliases = {alias for row in rows for alias in (row["aliases"] or "").split("|")}
         assert {*answer["left"]} <= {row["name"] for row in rows} | aliases, name
+
+
+def test_tensorrt_llm(tmp_path: Path) -> None:
+    """click reads the words of `trtllm-serve`, the classes of `LlmArgs` its YAML."""
+    cases, jobs = {}, {}
+    for name, (job, every, folder) in written("tensorrt-llm", SERVING, tmp_path).items():
+        for number, started in enumerate(every):
+            program, *words = started.words
+            assert program == "trtllm-serve"
+            file = folder / started.after("--config")
+            words[words.index("--config") + 1] = str(file)
+            cases[f"{name} {number}"] = {"argv": words, "yaml": file.read_text()}
+            jobs[f"{name} {number}"] = job
+    wrong = {}
+    for name, answer in answered("trtllm", cases).items():
+        job = jobs[name]
+        expected = {
+            "tensor_parallel": job["tensor_parallel"] * job["attention_data_parallel"],
+            "pipeline_parallel": job["pipeline_parallel"],
+            "attention_dp": job["attention_data_parallel"] > 1,
+            "kv_cache": "fp8" if job["kv_cache"] == "fp8" else "auto",
+            "reuses_blocks": False,
+        }
+        found = differences(answer, expected)
+        wrong |= {f"{name}: {key}": value for key, value in found.items()}
+    assert not wrong

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rows import each
 
 from planner.errors import LaunchError
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.incomplete import undecided_options
 from planner.launch.read.read_launch import read_launch
+from planner.launch.read.script_commands import _only_generates
 
 HEAD = "from transformers import *\nfrom peft import *\nfrom trl import *\n"
 MODEL = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')\n"
@@ -167,3 +169,18 @@ def test_a_reference_model_beside_adapters_is_named(
 
     is_named = "ref_model, a second model" in undecided_options(launch)
     assert is_named == (reference.endswith("judge") and adapter != "")
+
+
+@each(
+    "words, generates",
+    [
+        ("accelerate launch --config_file train.yaml generate.py --max_new_tokens 200", True),
+        ("accelerate launch --num_processes 8 app.py --temperature=1", True),
+        ("accelerate launch --config_file a.yaml grpo.py --temperature=1 --num_epochs=3", False),
+        ("evaluate.py --tasks mmlu", True),
+        ("train.py --tasks mmlu --lr 1e-4", False),
+    ],
+)
+def test_a_program_that_only_generates_trains_nothing(words, generates):
+    """Options of accelerate before the program say nothing of it."""
+    assert _only_generates(words.split()) is generates

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from planner.launch.read.parsed_launch import ParsedCommand, StatedVersion, version_of
+from planner.launch.write.write_launch import translate_request
+from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
 SERVE = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192\n"
@@ -199,3 +201,15 @@ def test_an_answer_says_the_version_of_its_file(planner, tmp_path, image, comman
     done = planner("estimate", *asked, "--full")
     assert done.exit_code == 0
     assert told in " ".join(done.out.split())
+
+
+def test_a_request_of_the_target_keeps_its_release_and_others_get_its_engine() -> None:
+    request = Request(
+        workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=1, engine="sglang",
+        engine_version="0.5.2", settings={"tensor_parallel": 1},
+    )  # fmt: skip
+    assert translate_request(request, "sglang") is request
+    assert translate_request(request, "megatron-lm") is request
+    other = translate_request(request, "vllm")
+    assert (other.engine, other.engine_version) == ("vLLM", None)
+    assert other.settings == request.settings

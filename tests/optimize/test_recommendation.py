@@ -80,11 +80,29 @@ def test_the_choice_is_that_of_all_rows(rows, size, factor, sign):
     if not known:
         assert found is None
         return
-    best = min(row[1] for row in known)
-    expected = min(row for row in known if row[1] <= largest_within_factor(best, factor))
+    # Rows of which no simpler one, or one as simple, has as good a bad case.
+    kept = [row for row in known if row == min(other for other in known if other[1] <= row[1])]
+    best, predicted = min(row[1:3] for row in kept)
+    expected = min(
+        row
+        for row in kept
+        if row[1] <= largest_within_factor(best, factor)
+        and row[2] <= largest_within_factor(predicted, factor)
+    )
     assert (found.complexity, found.bad_case) == (expected[0], pytest.approx(expected[1]))
     assert values[found.configuration][0] == found.values[0]
     assert simplest.best.bad_case == pytest.approx(best)
+
+
+def test_a_simple_plan_is_no_tie_of_one_predicted_much_faster():
+    """A factor of 1.75 holds in the bad case, 1.25 of 1.17, but not for 1.25 of 0.7 predicted."""
+    candidates: Any = Drawn(np.arange(2), np.array([0, 1]), np.array([1.0, 0.6]))
+    for simple, complex_, expected in ((1.25, 0.7, 1), (1.25, 0.72, 0)):
+        tie_breaker = ComplexityTieBreaker()
+        values = np.array([[simple], [complex_]])
+        tie_breaker.add(candidates, np.arange(2), values, candidates, _risks)
+        assert tie_breaker.best.complexity == 1
+        assert tie_breaker.simplest_within(1.75).complexity == expected
 
 
 @pytest.mark.parametrize(("best", "expected"), [(10.0, 12.0), (-12.0, -10.0)])

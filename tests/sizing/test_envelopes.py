@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import planner
 from planner.decide.sizing.budget_search import BudgetSearch
 from planner.decide.sizing.size import read_budget
 from planner.errors import PlannerError, SearchSpaceError
+from planner.show.presenters.services import carried_columns
 from planner.specs.operating_terms import api_prices
 
 SERVICE = {
@@ -277,3 +279,22 @@ def test_the_picture_has_tokens_over_cost():
     assert [(curve.x[0], curve.y[0]) for curve in curves.curves] == [
         (size.carried.fleet.cost, size.carried.output_tokens) for size in answer.sizes
     ]
+
+
+def test_columns_of_a_budget_are_in_the_units_of_their_heads():
+    numbers = {
+        "gpu": "h100", "engine": "vllm", "num_gpus": 1000, "power_kw": 1380.0,
+        "gpus_per_megawatt": 725.0, "output_tokens_per_s": 1.5e6, "users": 40000,
+        "output_tokens_per_s_per_megawatt": 1.25e6, "cost_per_hour_usd": 2500.0,
+        "cost_per_million_tokens_usd": 0.46, "profit_per_hour_usd": 1200.0,
+        "profit_per_hour_per_megawatt_usd": 870.0,
+    }  # fmt: skip
+    row = defaultdict(lambda: 1, numbers)  # of the layout
+    cells = {
+        column.header: [getattr(cell, "text", cell) for cell in column.cells]
+        for column in carried_columns([row])
+    }
+    assert cells["k tok/s"] == ["1,500"]
+    assert cells["k tok/s /MW"] == ["1,250"]
+    assert (cells["GPUs"], cells["kW"], cells["users"]) == (["1,000"], ["1,380"], ["40,000"])
+    assert (cells["USD /h"], cells["USD /Mtok"]) == (["2,500"], ["0.46"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
+from planner.show.presenters.prices import _usd_per_thousand
 from planner.specs.catalogue import names
 from planner.specs.operating_terms import (
     COLUMNS,
@@ -170,3 +171,8 @@ def test_rows_are_read_as_those_of_other_tables(tmp_path: Path) -> None:
 def test_the_shipped_columns_are_all_there() -> None:
     first = api_price_files()[-1].read_text(encoding="utf-8").partition("\n")[0]
     assert first.split(",") == list(COLUMNS)
+
+
+def test_a_price_of_a_thousand_requests_has_three_digits() -> None:
+    costs = (0.000123, 0.0009, 0.0015, 2.5)
+    assert [_usd_per_thousand(cost) for cost in costs] == ["0.123", "0.9", "1.50", "2,500"]

@@ -1,7 +1,10 @@
 """Fits of made-up measurements: what is found again, refused, and written."""
 
+import math
 import tomllib
 from dataclasses import fields, replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from sample_runs import row, runs_of
 
 from planner.base.units import GIB
 from planner.errors import CalibrationError
+from planner.show.presenters.validation import _error_pairs
 from planner.specs.catalogue import find
 from planner.specs.framework import Execution
 from planner.specs.software_profile import load_framework
@@ -21,7 +25,7 @@ from planner.validation.calibration import (
     parameters_of,
     with_values,
 )
-from planner.validation.fit_parameters import fit, number_of_fits
+from planner.validation.fit_parameters import FitErrors, fit, number_of_fits
 from planner.validation.fitted_profile import profile_text, unit_of
 from planner.validation.training.cases import predict_training_group
 
@@ -192,3 +196,19 @@ def test_a_throughput_is_a_step_time(library, measured, seconds):
 def test_a_run_without_a_prediction_tells_nothing(library):
     _, (found,) = measured_runs(runs_of(row(**WITH_TIME)), library, None)
     assert np.isnan(log_ratios([replace(found, quantity="nothing")], {})).all()
+
+
+def test_the_spread_of_a_fit_is_that_of_runs_left_out_with_full_weight():
+    """The root of the mean square of 0.3 and 0.4; a run of half the weight does not count."""
+    runs: list[Any] = [SimpleNamespace(weight=weight) for weight in (1.0, 1.0, 0.5, 1.0)]
+    errors = np.array([0.3, -0.4, 2.0, np.nan])
+    assert fitting._spread(runs, errors) == pytest.approx(math.sqrt((0.09 + 0.16) / 2))
+    assert fitting._spread(runs, errors / 100) == fitting.NOISE
+    assert fitting._spread(runs[2:3], errors[2:3]) is None
+
+
+def test_errors_of_a_fit_on_runs_left_out_are_shown_from_two_folds_on():
+    errors = FitErrors(before=0.2, after=0.1, left_out=0.15, measurements=8)
+    shown = {"shipped values": "20.0 %", "fitted values": "10.0 %"}
+    assert _error_pairs(errors, 1) == shown
+    assert _error_pairs(errors, 2) == {**shown, "fitted, on runs left out": "15.0 % (2 folds)"}

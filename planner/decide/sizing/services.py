@@ -127,9 +127,9 @@ def read_services(
     """
     folder = Path() if isinstance(source, Mapping) else Path(source).parent
     table = source if isinstance(source, Mapping) else read_toml(Path(source))
-    known = (SERVICES, JOBS, STOCK, _SETTINGS)
-    if unknown := [n for n, x in table.items() if isinstance(x, Mapping) and n not in known]:
-        hints = [f"Unknown table [{n}].{did_you_mean(n, known)}" for n in unknown]
+    table_names = (SERVICES, JOBS, STOCK, _SETTINGS)
+    if unknown := [n for n, x in table.items() if isinstance(x, Mapping) and n not in table_names]:
+        hints = [f"Unknown table [{n}].{did_you_mean(n, table_names)}" for n in unknown]
         raise SearchSpaceError("\n".join(hints))
     tables = _mapping(table.get(SERVICES))
     if not tables or not all(isinstance(answers, Mapping) for answers in tables.values()):

@@ -81,8 +81,6 @@ def _trtllm_arguments(server: ServerCommand, model: str) -> list[str]:
     for inputs in server.settings.options:
         if inputs.option in renamed:
             arguments += [renamed[inputs.option], *([inputs.text] if inputs.text else [])]
-        elif inputs.option == "--kv_cache_dtype":
-            yaml_options["kv_cache_config.dtype"] = inputs.text
         elif inputs.option == "--enable_chunked_prefill":
             yaml_options["enable_chunked_prefill"] = "true"
     if server.worker.name != AGGREGATED:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from launch_parsers import VARIABLE, ask, interpreter
+from launch_parsers import CHECKOUTS, VARIABLE, ask, interpreter
 
 
 def derive(parser: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -18,4 +19,6 @@ def derive(parser: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def missing(parser: str) -> str:
     """Why a parser cannot be asked here; nothing where it can."""
     path = interpreter(parser)
+    if (checkout := CHECKOUTS.get(parser)) and not os.environ.get(checkout):
+        return f"{checkout} is not set: see CONTRIBUTING.md"
     return "" if path.exists() else f"{path} is missing: see {VARIABLE} in CONTRIBUTING.md"

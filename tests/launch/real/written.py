@@ -13,6 +13,7 @@ from pathlib import Path
 from planner.launch.write.write_launch import WrittenLaunch
 
 PROGRAMS = ("torchrun", "accelerate", "deepspeed", "vllm", "python", "python3")
+PROGRAMS += ("trtllm-serve", "llama-server")
 RECORD = "STARTED"
 RECORDER = """\
 #!{python}

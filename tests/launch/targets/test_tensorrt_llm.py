@@ -73,8 +73,9 @@ def test_commands_and_files_of_a_plan_tell_it_again(job: LaunchJob) -> None:
 
 def test_attention_ranks_are_all_gpus_or_one() -> None:
     job = planned(model="qwen3-30b-a3b", engine="tensorrt-llm", settings=WIDE)
-    (serve,) = TARGET.make_draft(job).processes
-    assert "--enable_attention_dp" in words(serve)
+    draft = TARGET.make_draft(job)
+    (serve,), (file,) = draft.processes, draft.files
+    assert "enable_attention_dp: true" in file.text
     assert value_of(serve, "--tp_size") == "8"
     assert value_of(serve, "--max_batch_size") == "8"
     some = {**WIDE, "tensor_parallel": 2, "attention_data_parallel": 4}
