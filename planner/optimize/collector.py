@@ -282,7 +282,7 @@ def value_or_none(value: object) -> Any:
 _NEVER_UNKNOWN = {str, int, bool, NoneType}
 
 
-def known_values(values: Column) -> list[Any]:
+def values_or_none(values: Column) -> list[Any]:
     """The values of a column as Python values; None: an unknown number."""
     listed: list[Any] = to_python_values(values)
     kinds = {*map(type, listed)}

@@ -19,7 +19,7 @@ from planner.base.csv_cells import Row, Value
 from planner.base.read_files import TABLE, open_regular_file, parse_json, read_lines
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
-from planner.optimize.collector import known_values, main_rejection, value_or_none
+from planner.optimize.collector import main_rejection, value_or_none, values_or_none
 from planner.optimize.reprice import search_with_shared_predictions
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
@@ -255,7 +255,7 @@ def _front(plan: Plan, table: Columns, answers: Row) -> dict[str, list[Value]]:
     number = len(table["num_gpus"])
     return {
         "scenario": [answers["scenario"]] * number,
-        **{n: known_values(table[n]) for n in table if n in columns or n in named},
+        **{n: values_or_none(table[n]) for n in table if n in columns or n in named},
     }
 
 
