@@ -14,13 +14,13 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from gzip import GzipFile
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from planner.errors import PlannerError, SpecError
 
@@ -264,32 +264,40 @@ def _check_value(value: object, source: str, error: Error) -> object:
             raise error(f"{source}: is nested more than {_DEEPEST} deep.")
         table = item if isinstance(item, dict) else {}
         entries = item if isinstance(item, list) else [*table.values()]
-        names = [*table] or range(len(entries))
-        if not _are_valid([*table, *entries]):
-            for name, entry in zip(names, entries, strict=True):
+        kinds = {*map(type, entries)}
+        if not (_are_valid(entries, kinds) and "".join(table).isascii()):
+            for name, entry in zip([*table] or range(len(entries)), entries, strict=True):
                 if isinstance(name, str) and (problem := _value_problem(name)):
                     raise error(f"{source}: a key {problem}.")
                 if problem := _value_problem(entry):
                     location = ".".join(str(key)[:60] for key in (*keys, name))
                     raise error(f"{source}: {location} {problem}.")
-        waiting += [
-            (entry, (*keys, name))
-            for name, entry in zip(names, entries, strict=True)
-            if isinstance(entry, dict | list)
-        ]
+        if not kinds.isdisjoint(_NESTED):
+            waiting += [
+                (entry, (*keys, name))
+                for name, entry in zip([*table] or range(len(entries)), entries, strict=True)
+                if isinstance(entry, dict | list)
+            ]
     return value
 
 
-def _are_valid(values: Sequence[object]) -> bool:
+_NESTED = (dict, list)
+
+
+def _are_valid(values: Sequence[Any], kinds: Collection[type]) -> bool:
     """Whether no value has a problem; by kind, which is several times as fast as one by one."""
-    numbers = [value for value in values if type(value) is float]
-    integers = [value for value in values if type(value) is int]
-    texts = [value for value in values if type(value) is str]
+
+    def of(kind: type) -> Sequence[Any]:
+        if kind not in kinds:
+            return ()
+        return values if len(kinds) == 1 else [value for value in values if type(value) is kind]
+
+    numbers, integers = of(float), of(int)
     return (
-        all(map(math.isfinite, numbers))
+        (math.isfinite(sum(numbers)) or all(map(math.isfinite, numbers)))  # a sum may overflow
         and min(integers, default=0) >= -_LARGEST
         and max(integers, default=0) <= _LARGEST
-        and "".join(texts).isascii()
+        and "".join(of(str)).isascii()
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from types import NoneType
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from planner.configurations.possible_parts import count_codes
 from planner.optimize.pareto import filter_dominated, pareto_front, within_factor_of_best
 from planner.optimize.problem import MEMORIES, Cell, Problem
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Candidates, Columns, Source, to_python_values
+from planner.optimize.source import Candidates, Column, Columns, Source, to_python_values
 from planner.optimize.tie_breaking import ComplexityTieBreaker, RankedConfiguration
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
@@ -276,6 +277,18 @@ def concatenate_columns(tables: Sequence[Columns]) -> Columns:
 def value_or_none(value: object) -> Any:
     """A value of a column; None: an unknown number."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_NEVER_UNKNOWN = {str, int, bool, NoneType}
+
+
+def values_or_none(values: Column) -> list[Any]:
+    """The values of a column as Python values; None: an unknown number."""
+    listed: list[Any] = to_python_values(values)
+    kinds = {*map(type, listed)}
+    if kinds == {float} and math.isfinite(sum(listed)):
+        return listed
+    return [*map(value_or_none, listed)] if kinds - _NEVER_UNKNOWN else listed
 
 
 def iterate_rows(table: Mapping[str, Iterable[Item]]) -> Iterator[dict[str, Item]]:

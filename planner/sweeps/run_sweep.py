@@ -278,7 +278,8 @@ def _convert_column(values: Sequence[Value], kind: str) -> Sequence[Value]:
 def _cells(values: Sequence[Value], kind: str) -> list[str]:
     """Format a column of values as CSV cells; None becomes empty."""
     if kind in ("flag", "count", "number"):
-        return ["" if value is None else repr(value) for value in values]
+        cells = [*map(repr, values)]
+        return ["" if cell == "None" else cell for cell in cells] if "None" in cells else cells
     texts = {value: csv_cell(value) for value in {*values} if isinstance(value, str)}
     return [texts[value] if isinstance(value, str) else csv_cell(value) for value in values]
 

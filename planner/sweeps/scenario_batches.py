@@ -11,6 +11,7 @@ from dataclasses import field
 from functools import cache
 from itertools import groupby, islice
 from pathlib import Path
+from types import NoneType
 from typing import Any, cast
 
 from planner.base import formatting
@@ -18,11 +19,11 @@ from planner.base.csv_cells import Row, Value
 from planner.base.read_files import TABLE, open_regular_file, parse_json, read_lines
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
-from planner.optimize.collector import main_rejection, value_or_none
+from planner.optimize.collector import main_rejection, value_or_none, values_or_none
 from planner.optimize.reprice import search_with_shared_predictions
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Columns, first_row, to_python_values
+from planner.optimize.source import Columns, first_row
 from planner.question.names import TOTAL_TOKENS
 from planner.question.parse_values import limit_column, parse_value
 from planner.question.terms import terms_of
@@ -122,9 +123,9 @@ def _kinds(outcomes: list[ScenarioResult], *, front: bool) -> dict[str, str]:
     """Return the type of each column (``flag``, ``count``, ...) of the rows, or of the fronts."""
     kinds: dict[str, str] = {}
     for outcome in outcomes:
-        values = outcome.front.items() if front else ((n, [v]) for n, v in outcome.row.items())
+        values = outcome.front.items() if front else ((n, (v,)) for n, v in outcome.row.items())
         for name, column in values:
-            for kind in {type(value) for value in column} - {type(None)}:
+            for kind in {*map(type, column)} - {NoneType}:
                 kinds[name] = joint_kind(kinds.get(name, ""), _KINDS[kind])
             kinds.setdefault(name, "")
     return kinds
@@ -254,11 +255,7 @@ def _front(plan: Plan, table: Columns, answers: Row) -> dict[str, list[Value]]:
     number = len(table["num_gpus"])
     return {
         "scenario": [answers["scenario"]] * number,
-        **{
-            n: [*map(value_or_none, to_python_values(table[n]))]
-            for n in table
-            if n in columns or n in named
-        },
+        **{n: values_or_none(table[n]) for n in table if n in columns or n in named},
     }
 
 

@@ -198,12 +198,14 @@ class RequestExpander:
 
     def _cache_splits(self, model: ModelSpec) -> Sequence[int | None]:
         """Return the numbers of ranks that hold parts of caches, as asked or worth a try."""
-        from planner.workloads.serving.question import cache_splits
-
         splits = self.request.decode_context_parallel
         if splits is not None:
             return _as_list(splits, ())
-        return cache_splits(self.request, model) if self.workload.name == "serve" else [None]
+        if self.workload.name != "serve":
+            return [None]
+        from planner.workloads.serving.question import cache_splits  # training needs none of it
+
+        return cache_splits(self.request, model)
 
     def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
         """Note the defaults that depend on GPU and framework, with the GPUs that each is for."""

@@ -366,7 +366,8 @@ def prediction_page(report: EstimateReport | ExplanationReport, catalogue: Catal
     Raises SpecError if the result lacks a part or a column.
     """
     if isinstance(report, ExplanationReport):
-        rows, title = (report.row,), f"Where do the time and memory of {_model(report)} go?"
+        rows: Sequence[ResultRow] = (report.row,)
+        title = f"Where do the time and memory of {_model(report)} go?"
     else:
         rows = report.rows
         title = f"How fast is {_question_subject(report)}, and what does it cost?"
