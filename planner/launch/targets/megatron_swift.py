@@ -114,9 +114,9 @@ def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> Laun
         values["model"] = model
     notes = [note for note in settings.notes if "--bf16" not in note]
     is_adapted = values["adapter"] != "none"
-    if is_adapted:
-        values["framework"] = "Megatron-Bridge"
-        notes.append("Adapters on Megatron are predicted as Megatron-Bridge's.")
+    if is_adapted:  # as its loop without CUDA graphs and with a loss in several kernels
+        values["framework"] = "NeMo"
+        notes.append("Adapters on Megatron are predicted as NeMo's.")
     missing = tuple(name for name in settings.missing if name not in values)
     if frozen := _text(swift_options, "freeze_vit"):
         values["freeze_vision_tower"] = "true" if is_adapted else frozen
