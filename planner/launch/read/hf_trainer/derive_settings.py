@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
+from planner.base.software_enums import ExpertCompute
 from planner.base.training_aliases import (
     ExpertAdapters,
     TrainingObjective,
@@ -190,6 +191,8 @@ _MODEL_OPTIONS = ("--model_name_or_path", "--model_name", "--base_model", "--mod
            "--model_id", "--model_path", "--pretrained_model_name_or_path")  # fmt: skip
 # Names of checkpoints with weights in few bits.
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
+# Of these each expert's matrix is a module with its packed weights.
+_HAS_MODULES = re.compile(r"(?i)gptq|awq|hqq|aqlm|int4")
 
 _SAMPLE_CAPS = ("--max_samples", "--max_train_samples")
 _SAMPLE_COUNT = re.compile(r"#(\d{1,12})$")
@@ -291,6 +294,10 @@ def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
         settings.notes.append(
             f"The weights are stored in 4 bits, as {stored_match[1]} in its name says."
         )
+        with suppress(SpecError):
+            model = Catalogue(None).load_model(str(settings.values["model"]))
+            if model.num_experts and _HAS_MODULES.fullmatch(stored_match[1]):
+                settings.values["expert_compute"] = ExpertCompute.LOOP.word
     if four_bits and (adapter != "none" or not options.is_supervised):
         adapter = "qlora"
     eight_bits = options.is_on(*_8_BIT_FLAGS) or "8" in map(options.texts.get, _BIT_OPTIONS)
