@@ -430,6 +430,7 @@ class FrameworkProfile:
     adapters : supports adapters
     expert_adapters : default adapters of routed experts if all linear layers have adapters
     quantized_adapters : supports adapters of 4-bit weights (QLoRA)
+    quantized_experts : quantizes routed experts with them; otherwise a loop over experts alone does
     virtual_tokens : supports prompt and prefix tuning
     whole_models : searched to train all weights if no framework is specified
     rollouts : generation of answers in reinforcement learning; None: no such framework
@@ -486,6 +487,7 @@ class FrameworkProfile:
     adapters: bool = False
     expert_adapters: ExpertAdapters = ExpertAdapters.NONE
     quantized_adapters: bool = True
+    quantized_experts: bool = True
     virtual_tokens: bool = False
     whole_models: bool = True
     rollouts: RolloutProfile | None = None

@@ -238,3 +238,25 @@ def test_trl_keeps_no_logits_of_texts_and_all_of_answers() -> None:
     logits = 2 * 2048 * 128_256
     assert of_answers == pytest.approx(8 * logits)
     assert of_texts < 2 * logits
+
+
+@pytest.mark.parametrize(
+    ("model", "expert_compute", "measured"),
+    [("gemma-4-26b-a4b", "auto", 46e9), ("qwen3-30b-a3b", "loop", 17.5e9)],
+)
+def test_experts_in_one_tensor_stay_in_16_bits(model, expert_compute, measured) -> None:
+    """With Transformers 5, unslothai/unsloth#5344; in 4 bits before, unslothai/unsloth#2500."""
+    estimate = trained(
+        "sft", model=model, framework="hf-trainer", adapter="qlora", num_gpus=1, gpu="h200",
+        global_batch_size=4, settings={"zero_stage": 0, "expert_compute": expert_compute},
+    )  # fmt: skip
+    assert part(estimate, "weights") == pytest.approx(measured, rel=0.06)
+
+
+def test_weights_of_experts_are_gathered_as_they_are_kept() -> None:
+    asked = {"model": "qwen3-30b-a3b", "framework": "hf-trainer", "adapter": "qlora", "gpu": "h200"}
+    wide, narrow = (
+        part(trained("sft", **asked, settings={"expert_compute": word}), "gathered")
+        for word in ("auto", "loop")
+    )
+    assert wide > 3 * narrow

@@ -320,7 +320,7 @@ def host_copies(
         return HostCopies(
             layer_forward=none, layer_backward=none, end_forward=nothing, end_backward=nothing
         )
-    of_layer, of_end = gathered_bytes(inputs, c.precision)
+    of_layer, of_end = gathered_bytes(inputs, c)
     trained = parameters.trained
     forward, backward = [], []
     on_wire = widen(inputs.framework.states.gradient_on_wire, c.precision)

@@ -677,7 +677,7 @@ def _gathered_bytes(
         return np.zeros(())
     trained, counts = parameters.trained, parameters.layers.counts[stage]
     together = profile.memory.gathered_layers
-    of_layer, of_end = gathered_bytes(share.inputs, c.precision)
+    of_layer, of_end = gathered_bytes(share.inputs, c)
     layer = together * _largest_held(parameters.in_one_layer, counts)
     weights = np.maximum(layer * of_layer, parameters.end * of_end)
     gradients = np.maximum(together * _largest_held(trained.in_one_layer, counts), trained.end)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, ZeroStage
 from planner.base.records import record
+from planner.base.software_enums import ExpertCompute
 from planner.base.units import ceil_div
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
@@ -469,12 +470,36 @@ def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> Floa
     return compute_bytes(precision)
 
 
-def gathered_bytes(inputs: TrainingInputs, precision: CodeArray) -> tuple[Numeric, Numeric]:
-    """Return bytes per parameter that ZeRO-3 all-gathers: of layers, and of embedding/logits."""
-    on_wire = widen(inputs.framework.states.weight_on_wire, precision)
+def expert_weight_bytes(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray:
+    """Return bytes per frozen parameter of routed experts.
+
+    Transformers from 5 on keeps the experts of a layer in one tensor, which bitsandbytes does not
+    quantize (bitsandbytes-foundation/bitsandbytes issue 1849); a loop over experts is that of
+    earlier releases.
+    """
+    of_layer = layer_weight_bytes(inputs.workload, c.precision)
+    if inputs.framework.quantized_experts:
+        return of_layer
+    loops = c.expert_compute == ExpertCompute.LOOP
+    return np.where(loops, of_layer, compute_bytes(c.precision))
+
+
+def gathered_bytes(
+    inputs: TrainingInputs, c: TrainingConfigurations
+) -> tuple[FloatArray, FloatArray]:
+    """Return bytes per parameter that ZeRO-3 all-gathers: of layers, and of embedding/logits.
+
+    Experts are nearly all of a layer that has them.
+    """
+    on_wire = np.asarray(widen(inputs.framework.states.weight_on_wire, c.precision))
     if not inputs.workload.is_frozen:
         return on_wire, on_wire
-    return layer_weight_bytes(inputs.workload, precision), end_bytes(precision)
+    of_layer = (
+        expert_weight_bytes(inputs, c)
+        if inputs.model.num_experts
+        else layer_weight_bytes(inputs.workload, c.precision)
+    )
+    return of_layer, np.asarray(end_bytes(c.precision))
 
 
 def frozen_bytes(
@@ -487,7 +512,7 @@ def frozen_bytes(
     shards = (
         (in_layers, of_layer, parameters.dense_group),
         (ends, of_end, parameters.dense_group),
-        (parameters.experts[stage], of_layer, parameters.expert_group),
+        (parameters.experts[stage], expert_weight_bytes(inputs, c), parameters.expert_group),
     )
     return sharded(c, ZeroStage(inputs.framework.states.weights_sharded_from), shards)
 
@@ -496,7 +521,7 @@ def stage_gathered_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Return bytes of all weights of a stage on one GPU when ZeRO-3 has gathered them."""
-    of_layer, of_end = gathered_bytes(inputs, c.precision)
+    of_layer, of_end = gathered_bytes(inputs, c)
     total = parameters.dense[stage] + parameters.experts[stage]
     if not inputs.workload.is_frozen:
         return np.asarray(total * of_end)
@@ -529,7 +554,7 @@ def data_parallel_time(
     of_units = replace(exchange, most_nics=inputs.framework.overlap.gather_nics)
     zero = c.zero_stage
     forward, backward = [], []
-    of_layer, of_end = gathered_bytes(inputs, c.precision)
+    of_layer, of_end = gathered_bytes(inputs, c)
     for (dense, experts), trained, width in zip(
         _units(parameters),
         _units(parameters.trained),

@@ -316,6 +316,11 @@ _FASTER = 1.05
 
 
 IN_CHUNKS = "in chunks, as Unsloth from 2025.8 on"
+IN_ONE_TENSOR = "grouped with 16-bit experts, as Transformers from 5 on"
+WIDE_EXPERTS = (
+    "From Transformers 5 on bitsandbytes leaves experts in 16 bits; before, or where each expert "
+    "is a module: --set expert_compute=loop"
+)
 WITHOUT_PADDING = "flash attention, as in packed sequences"
 UNDER_PADDING = "masked, as PyTorch's in padded ones"
 # Of 16-bit logits and their gradient.
@@ -414,6 +419,12 @@ def may_pad(inputs: TrainingInputs) -> bool:
     fine_tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     on_transformers = rule.copies_logits_until is not None  # its loss is theirs
     return fine_tunes and on_transformers and not inputs.framework.memory.loss_room
+
+
+def has_wide_experts(inputs: TrainingInputs) -> bool:
+    """Whether 4-bit adapters leave the experts in 16 bits."""
+    is_quantized = inputs.workload.adapter is AdapterKind.QLORA
+    return is_quantized and inputs.model.num_experts > 0 and not inputs.framework.quantized_experts
 
 
 def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:

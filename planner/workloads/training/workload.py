@@ -11,7 +11,7 @@ from planner.base.arrays import first
 from planner.base.csv_cells import Value
 from planner.base.enums import AdapterKind, AdapterTargets, ComputePrecision
 from planner.base.formatting import format_large
-from planner.base.software_enums import AttentionKernel, LossKernel
+from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel
 from planner.configurations.configuration_tables import (
     DEGREES,
     SHOWN_COLUMNS,
@@ -27,6 +27,7 @@ from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.step_time import StepTime
 from planner.estimators.training.training_estimate import Estimate
 from planner.optimize.source import Candidates, Source
+from planner.question.names import EXPERT_COMPUTE
 from planner.question.terms import terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
@@ -53,9 +54,12 @@ from planner.workloads.training.question import (
 from planner.workloads.training.results import TrainingRuns
 from planner.workloads.training.space import (
     IN_CHUNKS,
+    IN_ONE_TENSOR,
     UNDER_PADDING,
+    WIDE_EXPERTS,
     WITHOUT_PADDING,
     alternative_software,
+    has_wide_experts,
     may_pad,
     software_default_notes,
     source_defaults,
@@ -75,7 +79,10 @@ def question_lines(inputs: TrainingInputs) -> list[str]:
     adapters = format_adapter(work)
     if inputs.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
         adapters += f", {format_expert_adapters(work)}" if work.adapter.is_low_rank else ""
-    return [f"{adapters}: {count} parameters trained", *lines]
+    lines = [f"{adapters}: {count} parameters trained", *lines]
+    if has_wide_experts(inputs):
+        lines.append(WIDE_EXPERTS)
+    return lines
 
 
 def format_short(row: Mapping[str, object]) -> str:
@@ -229,6 +236,9 @@ def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
     if inputs.framework.memory.loss_room and chosen.is_open("loss_kernel"):
         before = {"fused, before": chosen.with_value("loss_kernel", LossKernel.FUSED)}
         assumptions.append(make_assumption("loss_kernel", IN_CHUNKS, before, of_release=True))
+    if has_wide_experts(inputs) and chosen.is_open(EXPERT_COMPUTE):
+        loop = {"loop, before": chosen.with_value(EXPERT_COMPUTE, ExpertCompute.LOOP)}
+        assumptions.append(make_assumption(EXPERT_COMPUTE, IN_ONE_TENSOR, loop, of_release=True))
     if chosen.is_open("attention_kernel") and may_pad(inputs):
         masked = {UNDER_PADDING: chosen.with_value("attention_kernel", AttentionKernel.MASKED)}
         assumptions.append(make_assumption("attention_kernel", WITHOUT_PADDING, masked))

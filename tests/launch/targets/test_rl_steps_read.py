@@ -84,16 +84,6 @@ def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
         ("actor_rollout_ref.rollout.name=sglang", "engine", "sglang"),
         ("actor_rollout_ref.model.use_fused_kernels=True", "loss_kernel", "linear"),
         ("actor_rollout_ref.model.use_fused_kernels=False", "loss_kernel", "auto"),
-        (
-            "+actor_rollout_ref.model.override_config.attn_implementation=eager",
-            "flash_attention",
-            "false",
-        ),
-        (
-            "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
-            "attention_kernel",
-            "sdpa",
-        ),
         ("actor_rollout_ref.rollout.free_cache_engine=False", "offload_rollout", "false"),
         ("actor_rollout_ref.actor.fsdp_config.param_offload=True", "offload_train", "False"),
         (
@@ -560,16 +550,3 @@ def test_a_step_stands_beside_that_of_another_file(tmp_path: Path) -> None:
     other = read_request_of_file(tmp_path / "b.sh", None, {}, fallback=own)
     degrees = [str(one.settings["rollout_tensor_parallel"]) for one in (own, other)]
     assert (other.workload, degrees) == ("rl", ["4", "2"])
-
-
-@each(
-    ("words", "name", "value"),
-    [
-        ("--attn_implementation eager", "flash_attention", "false"),
-        ("--ds.attn_implementation sdpa", "attention_kernel", "sdpa"),
-        ("--flash_attn", "flash_attention", "true"),
-    ],
-)
-def test_attention_of_openrlhf(tmp_path: Path, words: str, name: str, value: str) -> None:
-    found = read(tmp_path, f"{_OPEN}{words}")
-    assert told(found, name) == [value]

@@ -84,3 +84,12 @@ def test_ms_swift_trains_7b_on_one_a100(tmp_path: Path) -> None:
         LaunchFile(path=tmp_path / "s.sh", answers=asked).question().request
     )
     assert abs(float(str(full_row(judgement)["peak_memory_gib"])) / 74.3 - 1) < 0.1
+
+
+def test_experts_that_are_stored_in_few_bits_are_modules(tmp_path: Path) -> None:
+    """Those that bitsandbytes makes are one tensor of 16 bits with Transformers from 5 on."""
+    start = "trl sft --use_peft --per_device_train_batch_size 1 --model_name_or_path Qwen/"
+    for name, loop in (("Qwen3-30B-A3B-GPTQ-Int4", "loop"), ("Qwen2.5-7B-Instruct-AWQ", None)):
+        (tmp_path / "t.sh").write_text(start + name)
+        values = read_launch(tmp_path / "t.sh").values
+        assert (values["adapter"], values.get("expert_compute")) == ("qlora", loop)

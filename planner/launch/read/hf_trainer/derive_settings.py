@@ -41,6 +41,8 @@ _MODEL_OPTIONS = ("--model_name_or_path", "--model_name", "--base_model", "--mod
            "--model_id", "--model_path", "--pretrained_model_name_or_path")  # fmt: skip
 # Names of checkpoints with weights in few bits.
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
+# Of these each expert's matrix is a module with its packed weights.
+_HAS_MODULES = re.compile(r"(?i)gptq|awq|hqq|aqlm|int4")
 
 _OF_SETUP, _OF_RUN = OptionTable.load("trainer-setup"), OptionTable.load("trainer-run")
 _SAMPLE_CAPS = ("--max_samples", "--max_train_samples")
@@ -97,6 +99,13 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
         used_options=used,
         ignored_options=generation_options(options) if quantities["on_rollouts"] else frozenset(),
     )
+
+
+def _has_experts(model: str) -> bool:
+    """Whether a model is known, and has experts."""
+    with suppress(SpecError):
+        return Catalogue(None).load_model(model).num_experts > 0
+    return False
 
 
 def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> MutableQuantities:
