@@ -492,6 +492,8 @@ class EngineProfile:
         of a GPU and the hidden width to, by GPU generation
     sparse_heads_by_architecture : heads that kernels of sparse latent attention over prompts pad
         those of a rank to a multiple of, by GPU generation
+    sink_rate_by_architecture : rate of attention with sinks over prompts relative to attention
+        without, by GPU generation
     slow_experts_by_architecture : types of experts with biases that the engine has no kernels of
         its own for, by GPU generation: compute rate of those it takes over that of the GPU's own
     host_experts_by_architecture : types of experts with ``host_expert_time``, by GPU generation
@@ -549,6 +551,7 @@ class EngineProfile:
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sparse_heads_by_architecture: Mapping[str, Count] = field(default_factory=dict)
+    sink_rate_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     slow_experts_by_architecture: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
     host_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole_expert_buffers: tuple[str, ...] = ()
