@@ -311,20 +311,20 @@ class Scheduler:
 
 @validated
 class StaticReserve:
-    """Memory that an engine's default share for weights and KV cache leaves [bytes], as a sum.
+    """Memory that an engine's default share for weights and KV cache leaves, as a sum.
 
     Parameters
     ----------
-    constant : for metadata
-    token : for each new token of a step
-    least_tokens : new tokens of a step at least
-    captured_sequence : for each sequence of the largest CUDA graph
-    rank : for each GPU of a replica
+    constant : for metadata [bytes]
+    token : for each new token of a step [bytes]
+    least_tokens : minimum new tokens of a step
+    captured_sequence : for each sequence of the largest CUDA graph [bytes]
+    rank : for each GPU of a replica [bytes]
     attention_sequence : for each sequence of the largest CUDA graph and rank of data-parallel
-        attention
-    draft : for a model that drafts
-    least : at least, without drafts
-    least_from : on GPUs with more memory than this
+        attention [bytes]
+    draft : for a model that drafts [bytes]
+    least : minimum without drafts [bytes]
+    least_from : GPUs with more memory than this have the minimum [bytes]
     """
 
     constant: BytesOrZero
