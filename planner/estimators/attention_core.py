@@ -490,6 +490,7 @@ def _prefill_kernel(
         heads=heads,
         queries=tokens / np.maximum(prompts, 1e-9),
         head_dim=qk_dim,
+        sinks=op.sinks,
     )
     return time, flops
 

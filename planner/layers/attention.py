@@ -490,6 +490,7 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
         index_dim=attention.index_head_dim // (attention.index_kpool or 1),
         shares_cache=attention.shares_cache,
         causal=attention.causal,
+        sinks=attention.sinks,
         keeps=(
             saved_tensor(read, remade_by=("mla_up_proj",) if is_latent else ()),
             saved_tensor(a, Element.STATISTIC),

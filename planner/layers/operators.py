@@ -295,7 +295,7 @@ class AttentionCore(LayerOperator):
     query sees, None and 0 where it sees all; ``index_dim`` numbers per token are cached to choose.
     With a ``compress_ratio`` a query sees its window, and one entry for so many tokens outside it:
     all of these, or ``index_topk`` at most. One that ``shares_cache`` caches nothing. Keys after a
-    query are seen where it is not ``causal``.
+    query are seen where it is not ``causal``. Each head has a learned sink with ``sinks``.
     """
 
     heads: int
@@ -310,6 +310,7 @@ class AttentionCore(LayerOperator):
     compress_ratio: int = 0
     shares_cache: bool = False
     causal: bool = True
+    sinks: bool = False
 
     @property
     def latent_rank(self) -> int:

@@ -311,20 +311,20 @@ class Scheduler:
 
 @validated
 class StaticReserve:
-    """Memory that an engine's default share for weights and KV cache leaves [bytes], as a sum.
+    """Memory that an engine's default share for weights and KV cache leaves, as a sum.
 
     Parameters
     ----------
-    constant : for metadata
-    token : for each new token of a step
-    least_tokens : new tokens of a step at least
-    captured_sequence : for each sequence of the largest CUDA graph
-    rank : for each GPU of a replica
+    constant : for metadata [bytes]
+    token : for each new token of a step [bytes]
+    least_tokens : minimum new tokens of a step
+    captured_sequence : for each sequence of the largest CUDA graph [bytes]
+    rank : for each GPU of a replica [bytes]
     attention_sequence : for each sequence of the largest CUDA graph and rank of data-parallel
-        attention
-    draft : for a model that drafts
-    least : at least, without drafts
-    least_from : on GPUs with more memory than this
+        attention [bytes]
+    draft : for a model that drafts [bytes]
+    least : minimum without drafts [bytes]
+    least_from : GPUs with more memory than this have the minimum [bytes]
     """
 
     constant: BytesOrZero
@@ -517,6 +517,8 @@ class EngineProfile:
         of a GPU and the hidden width to, by GPU generation
     sparse_heads_by_architecture : heads that kernels of sparse latent attention over prompts pad
         those of a rank to a multiple of, by GPU generation
+    sink_rate_by_architecture : rate of attention with sinks over prompts relative to attention
+        without, by GPU generation
     slow_experts_by_architecture : types of experts with biases that the engine has no kernels of
         its own for, by GPU generation: compute rate of those it takes over that of the GPU's own
     host_experts_by_architecture : types of experts with ``host_expert_time``, by GPU generation
@@ -575,6 +577,7 @@ class EngineProfile:
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     sparse_heads_by_architecture: Mapping[str, Count] = field(default_factory=dict)
+    sink_rate_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     slow_experts_by_architecture: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
     host_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     whole_expert_buffers: tuple[str, ...] = ()

@@ -31,8 +31,8 @@ def changed(setting: ServingInputs, **execution: Any) -> ServingInputs:
 
 
 def seconds_of(step: InferenceStep, operator: str) -> float:
-    """Seconds of an operator in one layer of a step, which has it."""
-    ((_, operators),) = step.layers
+    """Seconds of an operator in the last layer of a step, which has it."""
+    *_, (_, operators) = step.layers
     (found,) = (o for o in operators if o.name == operator)
     return float(found.forward)
 
@@ -180,6 +180,31 @@ def test_scores_outside_fused_kernels_grow_with_the_square_of_the_prompt() -> No
         ]
         added.append(seconds[1] - seconds[0])
     assert added[1] / added[0] == pytest.approx(4, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slower"), [("a100-sxm-80gb", 1 / 0.3), ("h100-sxm-80gb", 1.0), ("b200", 1.0)]
+)
+def test_prompts_with_sinks_take_triton_before_hopper(gpu: str, slower: float) -> None:
+    """github.com/vllm-project/vllm/issues/22331: sinks are only supported in FlashAttention 3."""
+    setting = serving_setting("gpt-oss-20b", gpu, input_tokens=32_000)
+    plain = dataclasses.replace(setting.engine, sink_rate_by_architecture={})
+    seconds = [
+        prompt_seconds(dataclasses.replace(setting, engine=engine), "attention_prefill")
+        for engine in (setting.engine, plain)
+    ]
+    assert seconds[0] / seconds[1] == pytest.approx(slower, rel=0.02)
+
+
+@pytest.mark.parametrize(("gpu", "tflops"), [("a100-sxm-80gb", 10), ("h100-sxm-80gb", 45)])
+def test_experts_with_biases_are_slow_in_sglang_before_blackwell(gpu: str, tflops: float) -> None:
+    """GPUStack performance lab: 8,192 tokens of gpt-oss-20b take 4.2 s on A100."""
+    setting = serving_setting("gpt-oss-20b", gpu, "sglang", input_tokens=8192)
+    c = replicas(expert_quantization=Quantization.MXFP4)
+    *_, (_, operators) = static_batch(setting, c).prefill_step.layers
+    experts = next(each for each in operators if each.name == "experts")
+    assert float(experts.flops / experts.forward) / 1e12 == pytest.approx(tflops, rel=0.35)
+    assert not serving_setting("qwen3-30b-a3b", gpu, "sglang").kernels.biased_experts
 
 
 def test_vector_products_read_as_much_as_the_multiprocessors_load() -> None:

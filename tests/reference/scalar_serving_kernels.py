@@ -184,6 +184,9 @@ def _roofline(
         read *= execution.quantized_bandwidth_fraction if FORMATS[form][0] < 2 else 1.0
     else:
         compute *= world.engine.expert_compute_by_architecture.get(gpu.architecture, 1.0)
+        if any(block.num_experts and block.bias for block in world.model.feed_forwards):
+            slow = world.engine.slow_experts_by_architecture.get(gpu.architecture, {})
+            compute *= slow.get(form, 1.0)
     precision = form_of(world, form)[4]
     peak = gpu.peak_flops[precision] * compute * execution.compute_fraction
     peak *= clock(world, precision)
@@ -265,7 +268,7 @@ def experts(
 
 def prompt_attention(
     world: ServingWorld, head_dim: int, prompts: float, heads: float, queries: float,
-    flops: float, num_bytes: float,
+    flops: float, num_bytes: float, sinks: bool = False,
 ) -> float:  # fmt: skip
     """The roofline of fused attention; work grows where few tiles of 128 rows fill the GPU."""
     if prompts <= 0:
@@ -276,6 +279,8 @@ def prompt_attention(
     e = table[sizes[min(sizes, key=lambda size: abs(size - head_dim))]]
     tiles = max(prompts * heads * -(-queries // 128), 1.0)
     work = flops / world.execution.compute_fraction
+    if sinks:
+        work /= world.engine.sink_rate_by_architecture.get(world.gpu.architecture, 1.0)
     work *= 1 + e.wave_fill * (world.gpu.num_multiprocessors or 128) / tiles
     work *= 1 + e.sequence_offset / queries
     work /= kernel_rates(efficiency, world.execution.attention_kernels)[0]

@@ -283,6 +283,7 @@ def _attention(
         world, d, own.prompts, a, max(own.new_tokens / max(own.prompts, 1e-9), 1.0),
         2 * own.new_tokens * keys * a * (d + dv),
         2 * own.new_tokens * (a + g) * (d + dv) + own.prompts * batch.cached * held,
+        attention.sinks,
     )  # fmt: skip
     # Folded into queries and outputs, the latent is one key and value head that all share.
     qk, v = (d, dv)

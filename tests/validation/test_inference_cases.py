@@ -43,7 +43,8 @@ def test_releases_and_formats_are_no_other_models(case, written, model):
     [
         ("trtllm", "1.0.0rc3", None, "h100-sxm-80gb", "tensorrt-llm-1.0"),
         ("tensorrt-llm", "0.21.0", 2025, "h100-sxm-80gb", "tensorrt-llm-1.0"),
-        ("trtllm", "1.1.0rc2", None, "b200-sxm-180gb", "tensorrt-llm"),
+        ("trtllm", "1.1.0rc2", None, "b200-sxm-180gb", "tensorrt-llm-1.1"),
+        ("trtllm", "1.2.0rc6", None, "b200-sxm-180gb", "tensorrt-llm"),
         ("trtllm", "", 2025, "h100-sxm-80gb", "tensorrt-llm"),
         ("tensorrt-llm+triton", "0.14.0", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp"),
         ("tensorrt-llm", "0.7.1", 2024, "h100-sxm-80gb", "tensorrt-llm-cpp-mmha"),

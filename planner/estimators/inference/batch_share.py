@@ -113,8 +113,7 @@ class ServingInputs:
     @cached_property
     def kernels(self) -> Kernels:
         """Kernels of the engine on the machine."""
-        blocks = (group.feed_forward for group in self.model.layer_groups)
-        biased = any(block is not None and block.num_experts and block.bias for block in blocks)
+        biased = any(block.num_experts and block.bias for block in self.model.feed_forwards)
         return Kernels(machine=self.machine, engine=self.engine, biased_experts=biased)
 
     @cached_property

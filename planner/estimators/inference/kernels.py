@@ -234,12 +234,26 @@ class Kernels:
         )
 
     def prefill_attention(
-        self, *, flops: Numeric, prompts: Numeric, head_dim: int, **sizes: Numeric
+        self,
+        *,
+        flops: Numeric,
+        prompts: Numeric,
+        head_dim: int,
+        sinks: bool = False,
+        **sizes: Numeric,
     ) -> FloatArray:
-        """Return seconds of causal attention over prompts; ``sizes``: of `prompt_kernel`."""
+        """Return seconds of causal attention over prompts; ``sizes``: of `prompt_kernel`.
+
+        ``sinks``: each head has a learned sink.
+        """
         kernels = self.engine.execution.attention_kernels
+        rate = self._of_architecture(self.engine.sink_rate_by_architecture) if sinks else 1.0
         time = self.prompt_kernel(
-            flops=flops, prompts=prompts, head_dim=head_dim, kernels=kernels, **sizes
+            flops=np.asarray(flops) / rate,
+            prompts=prompts,
+            head_dim=head_dim,
+            kernels=kernels,
+            **sizes,
         )
         passes = self.engine.execution.score_passes
         if passes > 0:
