@@ -83,7 +83,8 @@ def engine_on(
     """
     memory = _memory_of_release(engine.memory, release_parts(release))
     front_end = None if offline else _front_end_of_release(engine.front_end, release_parts(release))
-    engine = replace(engine, memory=memory, front_end=front_end)
+    if memory is not engine.memory or front_end is not engine.front_end:
+        engine = replace(engine, memory=memory, front_end=front_end)
     default = scheduler_default(engine, gpu, release)
     if default is None:
         return engine

@@ -213,10 +213,10 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     if rate is None or capacity is None:
         waiting = _waiting_line(row) if candidates.waits and not row.get("rejected_by") else ""
         lines = _preempted_line(row), _end_line(plan, candidates, row), _reuse_line(row)
-        return _sentences(waiting, *lines)
+        return _sentences(waiting, _front_end_line(candidates), *lines)
     if candidates.exceeds_capacity:
         beyond, end = _beyond_line(plan, row, rate), _end_line(plan, candidates, row)
-        return _sentences(beyond, _room_line(candidates, row), end)
+        return _sentences(beyond, _front_end_line(candidates), _room_line(candidates, row), end)
     constraints = with_rate_limit(plan.problem.constraints, rate)
     probability = float(
         joint_probability(
@@ -339,6 +339,24 @@ def _preempted_line(row: Row) -> str:
         "lengths vary: "
         f"computing them again takes {formatting.format_percent(again)} of the time, which is "
         "not counted."
+    )
+
+
+def _front_end_line(candidates: Candidates) -> str:
+    """Return how much longer steps take because of API servers; "" if these keep up."""
+    from planner.workloads.serving.replicas import Replicas
+
+    loaded = at_load(candidates)
+    if not isinstance(loaded, Replicas):
+        return ""
+    served = loaded.estimate.served
+    wait, step = first(served.phases.front_end_wait), served.phases.decode_step(served.decoding)
+    if not wait > 0:
+        return ""
+    share = formatting.format_percent(wait / max(first(step) - wait, wait / 100))
+    return (
+        f"The API servers limit the rate: a step takes {share} longer. More of them "
+        "(--api-servers) or fewer messages (--stream-interval) help."
     )
 
 

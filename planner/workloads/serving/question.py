@@ -410,6 +410,8 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
         scheduler = replace(engine.scheduler, stream_interval=request.stream_interval)
         engine = replace(engine, scheduler=scheduler)
     if request.api_servers is not None:
+        if not request.api_servers > 0:
+            raise SpecError("--api-servers must be above 0.")
         if engine.front_end is None:
             raise SpecError(
                 f"No time of API servers of {engine.name} is known: leave out api_servers, or name "

@@ -84,6 +84,15 @@ def test_a_wait_for_the_processes_is_a_part_of_the_step() -> None:
     assert parts["front_end_wait"] > 0.01
 
 
-def test_an_engine_without_known_times_refuses_a_number() -> None:
+def test_a_number_that_has_no_meaning_is_refused() -> None:
     with pytest.raises(SpecError, match="API servers of TGI"):
         served("tgi", **{**SMALL, "engine_version": None}, api_servers=2)
+    with pytest.raises(SpecError, match="must be above 0"):
+        served(**SMALL, api_servers=0)
+
+
+def test_an_answer_names_processes_that_limit_the_rate() -> None:
+    said = planner.estimate(workload="serve", engine="vllm", tuned=True, **FAST).summary()
+    assert "The API servers limit the rate" in said
+    free = planner.estimate(workload="serve", engine="vllm", tuned=True, **FAST, api_servers=4)
+    assert "API servers" not in free.summary()
