@@ -37,8 +37,6 @@ _WORKERS = "num_workers"
 _POOL_CELLS = (*_LAYOUT, _WORKERS, *SCHEDULED)
 _TIMES = ("measured_time_per_output_token_s", "measured_time_to_first_token_s")
 _DIGITS = 9
-# Repeated runs of one setup differ by less.
-_FASTER = 1.3
 
 Row = Mapping[str, str]
 
@@ -87,33 +85,26 @@ def is_drafting(run: Run, plain: Row) -> bool:
     """Whether a run that may be of a file with drafts, or of ``plain`` without them, drafts.
 
     Runs of the database do not, so that the same numbers are those of a run without drafts, and
-    other numbers of that day's setup those of the one with them. Where it has neither, a run drafts
-    that takes less than 1/1.3 of the time per token of the slowest of any day: of the setups that
-    the database has, this tells 14 of 15. One run alone is taken not to draft.
+    other numbers of that day's setup those of the one with them. Where it has neither, a run is
+    taken not to: that it is the faster one is no reason.
     """
-    days = _results().get(_run_key(run, plain), {})
-    of_day = days.get(measuring_day(run), {})
-    if any(of_day.values()):
-        return not of_day.get(_numbers(run))
-    slowest = max((numbers[0] for known in days.values() for numbers in known), default=0.0)
-    return _numbers(run)[0] * _FASTER < slowest
+    known = _results().get(_run_key(run, plain), {})
+    return any(known.values()) and not known.get(_numbers(run))
 
 
 @cache
-def _results() -> Mapping[tuple[str, ...], Mapping[str, Mapping[tuple[float, ...], bool]]]:
-    """What each setup without drafts and those that share its layout measured on each day.
+def _results() -> Mapping[tuple[str, ...], Mapping[tuple[float, ...], bool]]:
+    """What each setup without drafts and those that share its layout measured on a day.
 
     The numbers of its runs, and whether the database has them.
     """
-    found: defaultdict[tuple[str, ...], dict[str, dict[tuple[float, ...], bool]]] = defaultdict(
-        dict
-    )
+    found: defaultdict[tuple[str, ...], dict[tuple[float, ...], bool]] = defaultdict(dict)
     for path in SHIPPED_INFERENCE:
         runs = read_runs(path)
         for run in (original(run, source_columns(runs)) for run in runs.rows):
             for row in setups_of(run) if run.text(DETAILS) else ():
                 if row["draft_tokens"] == "0":
-                    same = found[_run_key(run, row)].setdefault(measuring_day(run), {})
+                    same = found[_run_key(run, row)]
                     numbers = _numbers(run)
                     same[numbers] = same.get(numbers, False) or in_database(run)
     return found
@@ -122,7 +113,7 @@ def _results() -> Mapping[tuple[str, ...], Mapping[str, Mapping[tuple[float, ...
 def _run_key(run: Run, setup: Row) -> tuple[str, ...]:
     cells = (f"{pool}{name}" for pool in ("", *_POOLS) for name in (*_LAYOUT, _WORKERS))
     layout = (setup.get(name, "") for name in cells)
-    return (*_key(run), run.text("concurrency"), *layout)
+    return (*_key(run), run.text("concurrency"), measuring_day(run), *layout)
 
 
 def _numbers(run: Run) -> tuple[float, ...]:

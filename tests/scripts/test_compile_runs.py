@@ -52,12 +52,10 @@ def _drafted():
 
 
 @pytest.mark.parametrize(
-    ("precision", "concurrency", "drafts"), [("fp4", "12.0", "3"), ("fp4", "5.0", "3")]
+    ("precision", "concurrency", "drafts"), [("fp4", "12.0", "3"), ("fp4", "5.0", "0")]
 )
-def test_the_database_or_the_time_per_token_tells_which_of_two_runs_drafts(
-    precision, concurrency, drafts
-):
-    """The database has none of the second pair, of which one takes 1.9 times as long."""
+def test_the_database_alone_tells_which_of_two_runs_drafts(precision, concurrency, drafts):
+    """It has none of the second pair, of which none is taken to draft."""
     found = {
         (row["draft_tokens"], row["measured_time_per_output_token_s"][:6])
         for row in _drafted()
