@@ -257,6 +257,7 @@ class SearchReport(RowsReport):
     recommended_surer: Mapping[str, float] = field(default_factory=dict)
     faster_options: tuple[LeverEffect, ...] = ()
     recommended_host: Mapping[str, str] = field(default_factory=dict)
+    recommended_capacity_gib: float = math.nan
     recommended_replay: ReplayResult | None = None
     requested_axes: tuple[str, ...] = ()
     price_lines: tuple[str, ...] = ()

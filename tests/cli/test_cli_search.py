@@ -145,6 +145,7 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
             "recommended_surer",
             "faster_options",
             "recommended_host",
+            "recommended_capacity_gib",
             "recommended_replay",
         ),
         *("requested_axes", "price_lines", "rejection_texts"),
@@ -274,3 +275,19 @@ def test_a_recommended_plan_of_the_front_stands_first_with_its_rank(planner, tmp
     assert sorted(ranks) == [*range(1, len(ranks) + 1)]
     assert [row["recommended"] for row in rows] == [True] + [False] * (len(rows) - 1)
     assert document["recommended_row"].items() <= rows[0].items()
+
+
+def test_memory_is_of_what_the_gpu_has_though_prefill_workers_are_fuller(planner, tmp_path):
+    path = tmp_path / "pools.json"
+    settings = "prefill_tensor_parallel=1", "tensor_parallel=2", "concurrency=8"
+    sets = [word for setting in settings for word in ("--set", setting)]
+    pools = "--workload", "serve", "--mode", "disaggregated", "--engine", "vllm", "--gpu", "h100"
+    model = "--model", "llama-3.1-8b", "--gpus", "4", "--set", "quantization=w16a16"
+
+    ran = planner("search", *model, *pools, *sets, "--json", path)
+
+    document = json.loads(path.read_text())
+    row = document["recommended_row"]
+    assert row["peak_memory_gib"] + row["memory_headroom_gib"] < 75
+    assert document["recommended_capacity_gib"] == pytest.approx(79.1, abs=0.1)
+    assert f"memory {row['peak_memory_gib']:.1f} of 79.1 GiB" in " ".join(ran.out.split())

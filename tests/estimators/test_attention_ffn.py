@@ -139,7 +139,11 @@ def test_each_side_holds_its_own_weights_and_attention_the_caches() -> None:
     of_attention = weight_bytes(workers.inputs, c.attention)
     expected = of_attention.attention + of_attention.embedding + of_attention.logits
     assert held == pytest.approx(float(np.ravel(expected)[0]))
-    assert 0 < float(np.ravel(workers.ffn_memory - of_ffn)[0]) < 0.25 * float(np.ravel(of_ffn)[0])
+    assert (
+        0
+        < float(np.ravel(workers.ffn_memory.total - of_ffn)[0])
+        < 0.25 * float(np.ravel(of_ffn)[0])
+    )
     fewer = worker(row, concurrency=1536)
     assert np.all(fewer.memory.kv_cache < workers.memory.kv_cache / 2)
 

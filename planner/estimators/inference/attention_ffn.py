@@ -37,9 +37,13 @@ def ffn_splits(inputs: ServingInputs) -> tuple[int, ...]:
 
 def side_memory(
     inputs: ServingInputs, c: AttentionFfnConfigurations
-) -> tuple[ServingMemory, FloatArray]:
-    """Return the memory of a GPU for attention, with the caches, and bytes of one for the FFN."""
-    return serving_memory(inputs, c), serving_memory(inputs, c.ffn(1)).non_cache_bytes
+) -> tuple[ServingMemory, ServingMemory]:
+    """Return the memory of a GPU for attention, with the caches, and of one for the FFN."""
+    ffn = serving_memory(inputs, c.ffn(1))
+    no_cache = ffn.room.mapped(np.zeros_like)
+    return serving_memory(inputs, c), replace(
+        ffn, kv_cache=np.zeros_like(ffn.kv_cache), room=no_cache
+    )
 
 
 def broken_ffn_rules(inputs: ServingInputs, c: AttentionFfnConfigurations) -> list[CodeArray]:

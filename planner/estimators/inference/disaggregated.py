@@ -35,6 +35,7 @@ from planner.estimators.inference.serving_estimate import (
     serving_rejections,
 )
 from planner.estimators.inference.serving_memory import (
+    SERVING_MEMORY_PARTS,
     ServingMemory,
     sequence_bytes,
     serving_memory,
@@ -84,13 +85,13 @@ class DecodeWorkers:
 
     A step over B sequences lasts ``fixed + slope B`` seconds; ``step_time``,
     ``time_per_output_token`` and ``request_rate`` are those of a full worker: bounds that no
-    deployment passes. ``ffn_memory``: bytes of a GPU that has the FFN alone; 0: none has.
+    deployment passes. ``ffn_memory``: of a GPU that has the FFN alone; None: none has.
     """
 
     inputs: ServingInputs
     configurations: ServingConfigurations
     memory: ServingMemory
-    ffn_memory: FloatArray
+    ffn_memory: ServingMemory | None
     places: FloatArray
     fixed: FloatArray
     slope: FloatArray
@@ -99,6 +100,21 @@ class DecodeWorkers:
     request_rate: FloatArray
     transfer_time: FloatArray
     rejected_by: CodeArray
+
+    @property
+    def fullest(self) -> ServingMemory:
+        """The memory with the parts of the fuller GPU, which has attention or the FFN."""
+        attention, ffn = self.memory, self.ffn_memory
+        if ffn is None:
+            return attention
+        fuller = ffn.total > attention.total
+        return replace(
+            attention,
+            **{
+                part: np.where(fuller, getattr(ffn, part), getattr(attention, part))
+                for part in SERVING_MEMORY_PARTS
+            },
+        )
 
 
 @shared
@@ -169,7 +185,7 @@ def decode_workers(
             fixed, slope = decode_line(inputs, c, places, attention_ffn_cycle)
             rejected = _side_rejections(inputs, c, memory, ffn_memory)
         else:
-            memory, ffn_memory = serving_memory(inputs, c), np.zeros(())
+            memory, ffn_memory = serving_memory(inputs, c), None
             fixed, slope = decode_line(inputs, c, places)
             rejected = serving_rejections(inputs, c, memory, is_pool=True)
         step = fixed + slope * places
@@ -193,12 +209,12 @@ def _side_rejections(
     inputs: ServingInputs,
     c: AttentionFfnConfigurations,
     memory: ServingMemory,
-    ffn_memory: FloatArray,
+    ffn_memory: ServingMemory,
 ) -> CodeArray:
     """Return the `serving_rejections` of the GPUs for attention, else of those for the FFN."""
     attention = serving_rejections(inputs, c.attention, memory, is_pool=True)
     ffn = np.minimum.reduce(np.broadcast_arrays(*broken_ffn_rules(inputs, c)))
-    too_large = ffn_memory > memory.usable * inputs.sure_share
+    too_large = ffn_memory.total > memory.usable * inputs.sure_share
     ffn = np.where((ffn == 0) & too_large, np.int8(len(SERVING_REJECTIONS)), ffn)
     return np.where(attention > 0, attention, ffn)
 

@@ -209,7 +209,9 @@ def answer_pairs(report: SearchReport) -> dict[str, str]:
     names = report_columns(report.workload.wording, search_goals(report), limited, row, row)
     if math.isfinite(number_of(row, _CALENDAR_TIME)) and _STEPS_TIME in names:
         names.remove(_STEPS_TIME)
-    capacity = row[_MEMORY] + row["memory_headroom_gib"]
+    capacity = report.recommended_capacity_gib
+    if math.isnan(capacity):  # files of version 1.0.0
+        capacity = row[_MEMORY] + row["memory_headroom_gib"]
     unknown = [name for name in names if name.endswith("_usd") and not row[name] >= 0]
     names = [name for name in names if name not in unknown[1:]]
     ends, shown = row_ends(row), set[str]()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.units import GIB
 from planner.decide.fitting import options_that_raise_fit_probability
 from planner.decide.suggestions.changes import faster_options
 from planner.optimize.collector import full_rows, value_or_none
@@ -451,6 +452,7 @@ def _chosen_plans(plan: Plan, result: SearchResult, best: Candidates) -> dict[st
         "recommended_surer": options_that_raise_fit_probability(plan, best.row),
         "faster_options": _faster_options(plan, best),
         "recommended_host": {name: text for name, text in host.items() if text},
+        "recommended_capacity_gib": best.source.usable_memory(best.row) / GIB,
         "recommended_replay": replay,
         "open_facts": plan_facts(plan, best),
         "proven_row": _row(plan, result.proven),

@@ -48,6 +48,7 @@ from planner.optimize.source import Block, Columns, Need
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
 from planner.workloads.assumptions import pool_complexity
+from planner.workloads.prediction_confidence import serving_memory_errors
 from planner.workloads.serving.prefill_decode_search import (
     PrefillDecodeSpace,
     headroom,
@@ -364,8 +365,8 @@ class PrefillDecodeDeployments(Deployments):
         host, (needed, usable) = needed_memory(
             worker.inputs, worker.memory, worker.configurations, cache
         )
-        if isinstance(worker, DecodeWorkers):
-            needed = np.maximum(needed, worker.ffn_memory)
+        if isinstance(worker, DecodeWorkers) and worker.ffn_memory is not None:
+            needed = np.maximum(needed, worker.ffn_memory.total)
         return host, (needed, usable)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
@@ -383,7 +384,12 @@ class PrefillDecodeDeployments(Deployments):
                 lambda values: self.at(values, rows),
             )
 
-        return np.minimum(chance(self.prefill), chance(self.decode))
+        chances = [chance(self.prefill), chance(self.decode)]
+        if (ffn := self.decode.ffn_memory) is not None:
+            errors = serving_memory_errors(self.decode.inputs)
+            needed, usable = self.at(ffn.total, rows), self.at(ffn.usable, rows)
+            chances.append(errors.fit_probability(predicted=needed, usable=usable))
+        return np.asarray(np.minimum.reduce(chances))
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
@@ -464,7 +470,7 @@ class PrefillDecodeDeployments(Deployments):
             ),
             **prefix_cache_columns(self.prefill.prefixes, shape),
             **memory_columns(
-                self.decode.inputs, self.decode.memory, self.decode.configurations, shape
+                self.decode.inputs, self.decode.fullest, self.decode.configurations, shape
             ),
             **self.preempted(self.decode.memory, c),
         }

@@ -216,10 +216,8 @@ def one_each(
 
 def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
     """Free bytes of a worker's fullest GPU."""
-    held = workers.memory.total
-    if isinstance(workers, DecodeWorkers):
-        held = np.maximum(held, workers.ffn_memory)
-    return workers.inputs.machine.gpu.allocatable_memory - held
+    fullest = workers.fullest if isinstance(workers, DecodeWorkers) else workers.memory
+    return workers.inputs.machine.gpu.allocatable_memory - fullest.total
 
 
 def _pair_rows(
@@ -322,12 +320,13 @@ def _map_arrays(
     workers: Workers, configurations: ServingConfigurations, change: Callable[[FloatArray], Any]
 ) -> Workers:
     """The workers with ``change`` applied to every array."""
-    unchanged = ("inputs", "configurations", "memory", "prefixes")
+    nested = ("memory", "ffn_memory", "prefixes")
+    unchanged = ("inputs", "configurations", *nested)
     arrays = {name: change(value) for name, value in vars(workers).items() if name not in unchanged}
-    memory = workers.memory.mapped(change)
-    if isinstance(workers, PrefillWorkers) and workers.prefixes is not None:
-        arrays["prefixes"] = workers.prefixes.mapped(change)
-    return replace(workers, configurations=configurations, memory=memory, **arrays)
+    for name in nested:
+        if (value := getattr(workers, name, None)) is not None:
+            arrays[name] = value.mapped(change)
+    return replace(workers, configurations=configurations, **arrays)
 
 
 def _number_pairs(
