@@ -188,7 +188,7 @@ def test_modes_are_joined_in_whatever_order() -> None:
     for several in (kept, kept[::-1]):
         together = ComplexityTieBreaker.join(several)
         assert together.best is not None
-        assert together.best.source.mode == "disaggregated"
+        assert together.best.bad_case == min(each.best.bad_case for each in kept if each.best)
         assert (near := together.simplest_within(1.3)) is not None
         assert near.source.mode == "aggregated"
         assert together.simplest_within(1.0) is together.best

@@ -301,7 +301,9 @@ def _behind_front_end(
         busy = of_engine.decode_step(sequences) + sequences / steps * of_engine.prefill
         return np.maximum(sequences * (token + request / steps) - busy, 0.0)
 
-    longer = wait(running)
+    passed_on, longer = running * token / 2, wait(running)
+    if not longer.any():
+        return replace(of_engine, passed_on=passed_on)
     slope = of_engine.slope + (longer - wait(running / 2)) / (running / 2)
     step = of_engine.decode_step(running) + longer
     slope = np.minimum(slope, 0.99 * step / running)
@@ -310,7 +312,7 @@ def _behind_front_end(
         fixed=step - slope * running,
         slope=slope,
         front_end_wait=longer,
-        passed_on=running * token / 2,
+        passed_on=passed_on,
     )
 
 
