@@ -74,13 +74,20 @@ def test_a_search_without_a_fit_combines_memory_savers():
     assert " with --set " in found[0]
 
 
-def test_precisions_of_the_trained_weights_are_offered():
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        (4, "--set main_params_precision=bf16"),
+        (None, "--global-batch-size 4 with --set main_params_precision=bf16"),
+    ],
+)
+def test_precisions_of_the_trained_weights_are_offered(batch, expected):
     """The weights of that run wait in host memory, in 16 bits (huggingface/accelerate#2675)."""
     asked = Request(
         model="llama-2-70b", gpu="h100", num_gpus=4, framework="hf-fsdp", node_host_memory=1e12,
-        sequence_length=2048, global_batch_size=4,
+        sequence_length=2048, global_batch_size=batch,
         settings={"zero_stage": 3, "recompute": "full", "offload": "optimizer_weights"},
     )  # fmt: skip
     plan = make_single_plan(asked)
     found = suggest_feasible(plan, exhaustive_search(plan.problem))
-    assert "--set main_params_precision=bf16" in found
+    assert expected in found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from planner.base.enums import AdapterKind, AttentionKernels, Fp8Recipe
+from planner.base.enums import AdapterKind, AdapterTargets, AttentionKernels, Fp8Recipe
 from planner.base.training_aliases import ExpertAdapters
 from planner.question.terms import terms_about
 from planner.specs.spec_files import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
@@ -286,6 +286,9 @@ class Offloading:
         rounding of pinned memory
     loaded_per_process : host memory of each process while it loads the model [bytes per parameter
         of the unsharded model], if weights are not sharded
+    loaded_per_node : host memory of the one process of each node that loads the model and sends
+        the others their shards [bytes per parameter of the unsharded model]; of each process if
+        weights are not sharded
     """
 
     kinds: tuple[str, ...] = ()
@@ -296,6 +299,7 @@ class Offloading:
     hidden: Share = 0.7
     host_buffers: Ratio = 1.0
     loaded_per_process: BytesOrZero = 0.0
+    loaded_per_node: BytesOrZero = 0.0
 
 
 @validated
@@ -428,6 +432,7 @@ class FrameworkProfile:
     vendors : vendors of supported GPUs; empty: all
     without_architectures : unsupported GPU generations of these vendors
     adapters : supports adapters
+    lora_targets : default matrices with adapters
     expert_adapters : default adapters of routed experts if all linear layers have adapters
     quantized_adapters : supports adapters of 4-bit weights (QLoRA)
     quantized_experts : quantizes routed experts with them; otherwise a loop over experts alone does
@@ -485,6 +490,7 @@ class FrameworkProfile:
     vendors: tuple[str, ...] = ()
     without_architectures: tuple[str, ...] = ()
     adapters: bool = False
+    lora_targets: AdapterTargets = AdapterTargets.ATTENTION
     expert_adapters: ExpertAdapters = ExpertAdapters.NONE
     quantized_adapters: bool = True
     quantized_experts: bool = True

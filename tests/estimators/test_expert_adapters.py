@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import planner
+from planner.base.units import GIB
 from planner.errors import LaunchError, SearchSpaceError
 from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
 from planner.estimators.training.training_estimate import Estimate
@@ -55,6 +56,14 @@ def part(estimate: Estimate, name: str) -> float:
 def test_parameters_of_qwen3_30b_a3b(request_, count) -> None:
     """6.685 million on attention, 415.2 million more on 128 experts of 48 layers."""
     assert adapter_parameter_count(tuned(**request_).inputs) == count
+
+
+def test_unsloth_adapts_experts_by_default() -> None:
+    """Qwen3-30B-A3B in 4 bits does not load on 24 GB (unslothai/unsloth issue 2504)."""
+    asked = {"adapter": "qlora", "gpu": "rtx4090", "num_gpus": 1, "lora_targets": None}
+    estimate = tuned("unsloth", **asked, settings={"micro_batch_size": 2})
+    assert adapter_parameter_count(estimate.inputs) == ATTENTION + 48 * 128 * EXPERT
+    assert part(estimate, "total") > 24 * GIB
 
 
 def test_megatron_bridge_shares_one_adapter_on_a_rank() -> None:

@@ -143,6 +143,16 @@ def test_each_process_loads_the_whole_model_where_weights_are_not_sharded() -> N
     assert number(offloaded("optimizer").memory.loading) == 0
 
 
+@pytest.mark.parametrize(("adapter", "zero_stage"), [("none", 3), ("qlora", 3), ("none", 0)])
+def test_one_process_of_a_node_loads_what_fsdp_shards(adapter: str, zero_stage: int) -> None:
+    """Llama 2 70B in 16 bits: killed with 125 GB, runs with 250 GB (axolotl pull request 1742)."""
+    settings = {"zero_stage": zero_stage}
+    asked = {"framework": "hf-fsdp", "adapter": adapter, "settings": settings}
+    loading = number(offloaded("none", **asked).memory.loading)
+    processes = 1 if zero_stage else 8
+    assert 8 * loading == pytest.approx(processes * 2 * PARAMETERS, rel=1e-3)
+
+
 def test_a_node_is_shared_by_the_gpus_of_the_job_that_are_in_it() -> None:
     machine = offloaded("none", cluster="dgx-a100").inputs.machine
     rooms = machine.host_room(np.array([1, 2, 8, 64])) / GIB

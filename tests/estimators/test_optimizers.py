@@ -42,6 +42,8 @@ def _states(framework: str, **settings: Any) -> float:
         ("hf-trainer", {"optimizer": "lion"}, 4.0),
         ("hf-trainer", {"optimizer": "adafactor"}, 0.0),
         ("hf-bf16", {"main_params_precision": "fp32"}, 4 + 2 * 2),
+        # torch.optim makes moments like the weights that it updates.
+        ("hf-fsdp", {"main_params_precision": "bf16"}, 2 * 2),
     ],
 )
 def test_bytes_of_states(framework: str, settings: dict[str, Any], width: float) -> None:

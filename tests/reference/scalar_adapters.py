@@ -224,16 +224,22 @@ def weight_bytes(world: World, layout: Layout) -> tuple[float, float]:
     """Bytes per gathered parameter of a layer, and of embedding or logits."""
     if not frozen(world):
         return (world.framework.states.weight_on_wire,) * 2
-    if world.workload.adapter == "qlora":
-        return quantized(world), 2.0
-    return COMPUTE_BYTES[layout.precision], 2.0
+    experts = world.model.num_experts > 0
+    return frozen_bytes(world, layout, experts=experts), 2.0
+
+
+def frozen_bytes(world: World, layout: Layout, *, experts: bool) -> float:
+    """Experts in one tensor are not quantized (bitsandbytes issue 1849), those in a loop are."""
+    kept = experts and not world.framework.quantized_experts and layout.expert_compute != "loop"
+    is_quantized = world.workload.adapter == "qlora" and not kept
+    return quantized(world) if is_quantized else COMPUTE_BYTES[layout.precision]
 
 
 def frozen_counts(world: World, layout: Layout, stage: int) -> list[tuple[float, float, int]]:
     """Frozen parameters on a stage, their bytes, and the group that shards them."""
     if not frozen(world):
         return []
-    of_layer, of_end = weight_bytes(world, layout)
+    of_dense, of_experts = (frozen_bytes(world, layout, experts=kind) for kind in (False, True))
     dense, experts = stage_parameters(world, layout)[stage]
     ends = end_parameters(world.model, layout, stage)
-    return [(dense - ends, of_layer, 0), (ends, of_end, 0), (experts, of_layer, 1)]
+    return [(dense - ends, of_dense, 0), (ends, 2.0, 0), (experts, of_experts, 1)]

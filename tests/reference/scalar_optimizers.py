@@ -19,6 +19,8 @@ def state_bytes(world: World, layout: Layout) -> float:
     """Moments, and the copy of the weights that they update."""
     states, told = world.framework.states, layout.optimizer_state_precision
     own = (states.optimizer - states.main_weight) / 2
+    if layout.main_params_precision == "bf16" and not states.main_weight:
+        own = min(own, 2)
     copy = copy_of_weights(world, layout)
     return copy + MOMENTS[layout.optimizer] * BYTES.get(told, own)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import compress
 
+from planner.base.csv_cells import number_of_row
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.configurations.configuration_tables import format_value
@@ -72,6 +73,7 @@ def _suggestion_families(plan: Plan, result: SearchResult) -> Iterator[Iterator[
         yield _suggest_sizing(plan)
     yield _suggest_relaxed_limits(plan, result)
     yield _suggest_fitting_size(plan, result)
+    yield _suggest_one_micro_batch(plan, result)
     meshes = [source.mesh for source in plan.problem.sources if source.mesh is not None]
     lacking = {
         name
@@ -178,6 +180,29 @@ def _suggest_fitting_size(plan: Plan, result: SearchResult) -> Iterator[_Suggest
         settings = plan.workload.fitting(miss.source, miss.configuration)
         if _is_single(plan) and settings:
             yield _suggest_settings(plan, settings)
+
+
+def _suggest_one_micro_batch(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
+    """Yield batches of one micro-batch a step, where whole gradients wait for the last of several.
+
+    Only if the batch is assumed; the second has weights that are trained in 16 bits.
+    """
+    if plan.request.global_batch_size is not None or not _is_single(plan):
+        return
+    for miss in result.nearest_misses:
+        framework = getattr(miss.source.inputs, "framework", None)
+        if framework is None or not framework.states.unsynced_gradient:
+            continue
+        columns = ("micro_batch_size", "data_parallel")
+        size = round(math.prod(number_of_row(miss.row, name) for name in columns))
+        option = f"--global-batch-size {size}"
+        yield _make_suggestion(plan, option, global_batch_size=size)
+        narrow = _suggest_settings(plan, {"main_params_precision": "bf16"})
+        yield replace(
+            narrow,
+            option=f"{option} with {narrow.option}",
+            request=narrow.request.changed(global_batch_size=size),
+        )
 
 
 def _suggest_combined_settings(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:

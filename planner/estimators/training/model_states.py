@@ -132,12 +132,20 @@ class ModelStates:
 
 
 def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
-    """Return bytes per parameter of one optimizer moment under each configuration."""
+    """Return bytes per parameter of one optimizer moment under each configuration.
+
+    Without a copy of the weights, moments have the type of the weights that are updated
+    (pytorch/pytorch, torch/optim/adamw.py: ``torch.zeros_like`` of the parameter).
+    """
     default_width = (states.optimizer - states.main_weight) / 2
+    narrow = (c.main_params_precision == MainPrecision.BF16) & (states.main_weight == 0)
+    like_weights = np.where(
+        narrow, min(default_width, MAIN_BYTES[MainPrecision.BF16]), default_width
+    )
+    unspecified = np.where(is_wide(c.precision), max(default_width, WIDE_BYTES), like_weights)
     widths = np.array([_STATE_BYTES.get(code, default_width) for code in StatePrecision])
-    state_precision = c.optimizer_state_precision
-    is_unspecified = is_wide(c.precision) & (state_precision == StatePrecision.FRAMEWORK)
-    return np.where(is_unspecified, max(default_width, WIDE_BYTES), widths[state_precision])
+    is_unspecified = c.optimizer_state_precision == StatePrecision.FRAMEWORK
+    return np.where(is_unspecified, unspecified, widths[c.optimizer_state_precision])
 
 
 def _stored_bytes(inputs: TrainingInputs, c: TrainingConfigurations, default: Numeric) -> Numeric:
@@ -401,19 +409,25 @@ def loading_bytes(
 ) -> FloatArray:
     """Return bytes of host memory per GPU to load the unsharded model.
 
-    Weights that are sharded are so as they load, if ``zero3_init``. Those in 4 bits go to the GPU
-    piece by piece.
+    Weights that are sharded are so as they load, if ``zero3_init``; where one process of a node
+    loads them, it keeps all in 16 bits until it sends the shards, those of QLoRA too. Others in 4
+    bits go to the GPU piece by piece.
     """
-    states, workload = inputs.framework.states, inputs.workload
-    each = inputs.framework.offloading.loaded_per_process
-    if not each or workload.adapter is AdapterKind.QLORA:
+    states, profile = inputs.framework.states, inputs.framework.offloading
+    in_process, in_node = profile.loaded_per_process, profile.loaded_per_node
+    is_quantized = inputs.workload.adapter is AdapterKind.QLORA
+    if not (in_node or (in_process and not is_quantized)):
         return np.zeros(())
     stages = range(len(parameters.dense))
     num_parameters = largest(
         parameters.dense[stage] + parameters.experts[stage] for stage in stages
     )
-    is_sharded = (c.zero_stage >= states.weights_sharded_from) & c.zero3_init
-    return np.where(is_sharded, 0.0, each * num_parameters)
+    is_sharded = c.zero_stage >= states.weights_sharded_from
+    if in_node:
+        processes = np.minimum(c.num_gpus, inputs.machine.cluster.gpus_per_node)
+        unsharded = 0.0 if is_quantized else in_node
+        return np.where(is_sharded, in_node / processes, unsharded) * num_parameters
+    return np.where(is_sharded & c.zero3_init, 0.0, in_process * num_parameters)
 
 
 def _drive_time(inputs: TrainingInputs, offload: CodeArray, num_bytes: FloatArray) -> FloatArray:

@@ -40,7 +40,11 @@ from planner.workloads.assumptions import PlanNotes
 from planner.workloads.priced_hardware import gpu_counts
 from planner.workloads.rl.results import RlSource, splits
 from planner.workloads.serving.question import with_options, with_sequence_limit
-from planner.workloads.training.question import adapter_fields, parse_member, with_expert_adapters
+from planner.workloads.training.question import (
+    adapter_fields,
+    parse_member,
+    with_framework_adapters,
+)
 from planner.workloads.training.space import framework_defaults, mesh_of
 from planner.workloads.workload import HardwareScenario, WorkloadQuestion
 
@@ -65,7 +69,7 @@ def rl_sources(scene: HardwareScenario) -> list[Source]:
         )
     if reason := _unsupported_part(question.work, rollouts):
         raise SearchSpaceError(f"{profile.name} {reason}")
-    work = with_expert_adapters(question.work, question.request, question.model, profile)
+    work = with_framework_adapters(question.work, question.request, question.model, profile)
     engine_name = _choose_engine(scene, profile.name, rollouts)
     engine = place.machine.catalogue.load_engine(engine_name).spec
     rollout = scene.others.get("rollout_gpu")

@@ -114,13 +114,15 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     }
 
 
-def with_expert_adapters(
+def with_framework_adapters(
     work: _Adapted, request: Request, model: ModelSpec, profile: FrameworkProfile
 ) -> _Adapted:
-    """The workload with its LoRA adapters of routed experts; default: as the framework has.
+    """The workload with its LoRA targets and adapters of routed experts; default: the framework's.
 
     Raises SearchSpaceError if the value is unknown, or there are no experts to adapt.
     """
+    if work.adapter.is_low_rank and request.lora_targets is None:
+        work = replace(work, lora_targets=profile.lora_targets)
     requested = request.expert_adapters
     is_wide = work.adapter.is_low_rank and work.lora_targets is AdapterTargets.ALL_LINEAR
     if requested is not None:

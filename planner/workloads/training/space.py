@@ -11,7 +11,13 @@ import numpy as np
 
 from planner.base.arrays import Values
 from planner.base.csv_cells import Value, number_of_row
-from planner.base.enums import AdapterKind, AttentionKernels, ComputePrecision, Precision
+from planner.base.enums import (
+    AdapterKind,
+    AdapterTargets,
+    AttentionKernels,
+    ComputePrecision,
+    Precision,
+)
 from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
 from planner.base.training_aliases import TrainingObjective
 from planner.confidence.medians import training_slowdown
@@ -48,7 +54,7 @@ from planner.workloads.priced_hardware import share_of_peak
 from planner.workloads.training.question import (
     has_precision,
     published_precision,
-    with_expert_adapters,
+    with_framework_adapters,
 )
 from planner.workloads.training.results import TrainingSource
 from planner.workloads.workload import HardwareScenario
@@ -77,7 +83,7 @@ def training_sources(scene: HardwareScenario) -> list[Source]:
         raise SearchSpaceError(
             f"{scene.profile.name} trains no virtual tokens: leave out --framework, or train lora."
         )
-    work = with_expert_adapters(question.work, question.request, question.model, scene.profile)
+    work = with_framework_adapters(question.work, question.request, question.model, scene.profile)
     settings = question.request.settings
     precision = published_precision(question.request, question.model, work.training_objective)
     if precision is not None and has_precision(place.machine.gpu, precision):
@@ -334,7 +340,7 @@ _MUCH = 0.05
 def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
     """Notes, by parameter, on framework defaults that change the prediction."""
     specified = {**scene.space.parameters, **scene.question.request.settings}
-    gpu, profile = scene.place.machine.gpu, scene.profile
+    gpu, profile, work = scene.place.machine.gpu, scene.profile, scene.question.work
     notes = default_notes(scene)
     best = _faster_kernel(gpu, profile, AttentionKernel.AUTO)
     if _KERNEL not in specified and best is not None:
@@ -343,7 +349,7 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
             f"{default_kernel} ({profile.name}'s default; {best.word} is faster on this GPU)"
         )
     if _LOSS not in specified and not profile.tensor_parallel:
-        logits = scene.question.model.vocab_size * scene.question.work.sequence_length
+        logits = scene.question.model.vocab_size * work.sequence_length
         bytes_per_logit = profile.memory.per_logit
         if profile.memory.loss_room:
             notes[_LOSS] = f"{IN_CHUNKS}; fused before"
@@ -355,6 +361,9 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
                 "Liger's or cut "
                 "cross-entropy, keeps almost none)"
             )
+    is_other = profile.lora_targets is not AdapterTargets.ATTENTION
+    if is_other and work.adapter.is_low_rank and scene.question.request.lora_targets is None:
+        notes["lora_targets"] = f"{profile.lora_targets} ({profile.name}'s default)"
     if _EXPERTS not in specified and _may_loop(profile, scene.question.model):
         notes[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
     if _COMPILE not in specified and profile.compilation.default:
@@ -364,7 +373,6 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
         )
     label = framework_rule(profile.name).label
     slower, usual = first_run_slowdown(label), usual_first_run_slowdown(label)
-    work = scene.question.work
     if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
         like = f"as long as one tuned as {profile.name}'s published runs"
         times = f"takes {usual:g} times {like}, at most {slower:g} times"

@@ -146,6 +146,9 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
         "starts_one_process": bool(world.is_one_process)
         and not any((world.num_nodes, world.gpus_per_node, world.num_gpus)),
         "few_bits": None if few_bits is None else few_bits[1],
+        "packs_experts": few_bits is not None
+        and _HAS_MODULES.fullmatch(few_bits[1]) is not None
+        and _has_experts(str(settings.values["model"])),
         "flash_attention_of_file": None if flash is None else flash.value,
         "holds_out": any(
             (options.texts.get(option) or "0").strip("0.")
