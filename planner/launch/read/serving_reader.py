@@ -614,9 +614,8 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
     name = _model_name(server, engine)
     model = set_model(server, name)
     server.values["engine"] = engine.profile or engine.name
-    if "afd" in json_table(reading.text("--additional-config")) or any(
-        option.option == "--afd-role" for option in reading.command.unknown
-    ):
+    unknown = {option.option for option in reading.command.unknown}
+    if "--afd-role" in unknown or "afd" in json_table(reading.text("--additional-config")):
         raise LaunchError(
             "One of two kinds of servers, with attention and FFN apart (attention-FFN "
             f"disaggregation), is not read. {ATTENTION_FFN_ENGINES} Both kinds together are "
