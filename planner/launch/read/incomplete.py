@@ -119,10 +119,9 @@ def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:
 
 def _cut_answers(launch: ImportedLaunch) -> Iterator[str]:
     """Yield the context of the rollout if the longest prompt and answer do not fit in it."""
-    lengths = [parse_count(launch.values.get(name, 0)) for name in ("input_tokens", "output_cap")]
+    longest = parse_count(launch.values.get("sequence_length", 0))
     for line in launch.lines:
-        is_context = line.option.endswith(_CONTEXT_OPTION) and line.text.isdecimal()
-        if is_context and all(lengths) and int(line.text) < sum(lengths):
+        if line.option.endswith(_CONTEXT_OPTION) and 0 < parse_count(line.text) < longest:
             yield line.option
 
 
