@@ -696,7 +696,8 @@ def _rollout(context: int) -> str:
     return (
         "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen3-8B"
         " data.max_prompt_length=700 data.max_response_length=900 trainer.n_gpus_per_node=8"
-        f" actor_rollout_ref.rollout.max_model_len={context}\n"
+        " actor_rollout_ref.rollout.name=vllm algorithm.adv_estimator=grpo data.train_batch_size=8"
+        f" actor_rollout_ref.rollout.n=4 actor_rollout_ref.rollout.max_model_len={context}\n"
     )
 
 

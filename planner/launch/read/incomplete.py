@@ -119,7 +119,9 @@ def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:
 
 def _cut_answers(launch: ImportedLaunch) -> Iterator[str]:
     """Yield the context of the rollout if the longest prompt and answer do not fit in it."""
-    longest = parse_count(launch.values.get("sequence_length", 0))
+    names = ("sequence_length", "input_tokens", "output_cap")
+    trained, *answered = (parse_count(launch.values.get(name, 0)) for name in names)
+    longest = max(trained, sum(answered))
     for line in launch.lines:
         if line.option.endswith(_CONTEXT_OPTION) and 0 < parse_count(line.text) < longest:
             yield line.option
