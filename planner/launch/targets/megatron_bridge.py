@@ -243,7 +243,7 @@ def _without_idle_offload(reading: OptionReader) -> OptionReader:
     ]
     if [*map(str.lower, filter(None, switches))] != ["false"]:
         return reading
-    kept = {
+    options_in_use = {
         name: option
         for name, option in command.options.items()
         if not _strip_section(name).startswith(f"{_OFFLOADING}_")
@@ -253,7 +253,7 @@ def _without_idle_offload(reading: OptionReader) -> OptionReader:
         for option in command.unknown
         if not _strip_section(option.option).startswith(f"{_OFFLOADING}_")
     )
-    command = replace(command, options=kept, unknown=(*unknown,))
+    command = replace(command, options=options_in_use, unknown=(*unknown,))
     return OptionReader.of(command, OptionTable.load("megatron-bridge"))
 
 
