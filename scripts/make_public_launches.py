@@ -64,8 +64,10 @@ search for 40 names of files and programs gives the repositories. In the fifth a
 110 other names give the first repositories with such a file and a stored copy. In the
 seventh to ninth, lists of repositories with 25 words in their names give them, and the SHA-256 the
 file; most are users' own programs. In the tenth and eleventh, a search for 34 paths such as
-`slurm/vllm.sbatch` gives the first one to three repositories with a stored copy. Their files are
-read inside the repository; before, most were read alone. No repository is in two draws. A few files
+`slurm/vllm.sbatch` gives the first one to three repositories with a stored copy. The twelfth does
+so with 40 paths and 2 searches for tools that were rare before: Megatron, NeMo, TensorRT-LLM,
+LMDeploy, SGLang, Dynamo, ms-swift and verl. From the tenth on, files are read inside the
+repository; before, most were read alone. No repository is in two draws. A few files
 that do not start a model stayed in as files to refuse. Each right reading was written down from the
 text of the file before it was run.
 
@@ -98,7 +100,7 @@ of `planner/launch/options/`.
 _OUTCOMES = ("right", "one word", "partial", "rightly refused", "wrongly refused", "wrong")
 _ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
-    *("tenth", "eleventh"),
+    *("tenth", "eleventh", "twelfth"),
 )
 _RUNS = ("before", "unseen", "now")
 _FIRST_UNSEEN = 2

@@ -420,7 +420,8 @@ def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str,
     paths = {name: home / f"{name}.toml" for name, home in _folders(kind, folder).items()}
     for name, path in paths.items():
         for alias in _aliases_in(path):
-            for word in (alias, alias.rpartition("/")[2]):  # a repository, without its owner too
+            # A repository, without its owner too, and as the folder that tools make of it.
+            for word in (alias, alias.rpartition("/")[2], alias.replace("/", "-")):
                 aliases.setdefault(_normalised(word), name)
     for name, path in paths.items():  # results show the name that the file sets
         if shown := _name_in(path):

@@ -39,6 +39,7 @@ SERVE = "vllm serve Qwen/Qwen3-8B"
         ("axolotl train path/32b-qlora.yaml\n", ["path/32b-qlora.yaml (not found)"]),
         (f'if [ -z "$X" ]; then A="--a 1"; else A="--b 2"; fi\n{SERVE} $A\n', ["$A"]),
         (f"# on a slice 1g.10gb\n{SERVE}\n", ["MIG slice 1g.10gb"]),
+        (f'mapfile -t A < <(python a.py)\n{SERVE} "${{A[@]}}"\n', ['"${A[@]}"']),
     ],
 )
 def test_what_may_decide_the_verdict_is_named(

@@ -34,6 +34,8 @@ from planner.specs.spec_paths import SpecKind, aliased, names
         ("Qwen/Qwen2.5-7B-Instruct-AWQ", "qwen2.5-7b", "w4a16"),
         ("/workspace/Qwen2.5-7B-Instruct-bnb-4bit", "qwen2.5-7b", "w4a16"),
         ("/userdata/llms/deepseek-ai/DeepSeek-R1", "deepseek-v3", None),
+        ("/m/meta-llama_Llama-3.1-8B-Instruct", "llama-3.1-8b", None),
+        ("/m/TinyLlama-TinyLlama-1.1B-Chat-v1.0", "tinyllama-1.1b", None),
         ("./models/Qwen3-30B-A3B/Qwen3-30B-A3B-UD-Q4_K_XL.gguf", "qwen3-30b-a3b", "q4_k_m"),
         ("/models/Meta-Llama-3.1-8B-Instruct-Q8_0.gguf", "llama-3.1-8b", "q8_0"),
         ("/m/Meta-Llama-3.1-8B-Instruct-IQ4_NL-00001-of-00002.gguf", "llama-3.1-8b", "iq4_nl"),

@@ -37,6 +37,12 @@ CONFIGS: dict[str, tuple[str, int, dict[str, Any], dict[str, Any]]] = {
         "out_hidden_size": 4096, "patch_size": 16, "spatial_merge_size": 2,
         "temporal_patch_size": 2,
     }, {}),
+    "qwen3-vl-4b": ("qwen3_vl", 2560, {
+        "deepstack_visual_indexes": [5, 11, 17], "depth": 24, "hidden_size": 1024,
+        "intermediate_size": 4096, "num_heads": 16, "num_position_embeddings": 2304,
+        "out_hidden_size": 2560, "patch_size": 16, "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+    }, {}),
     "gemma-3-27b": ("gemma3", 5376, {
         **SIGLIP, "image_size": 896, "vision_use_head": False,
     }, {"mm_tokens_per_image": 256}),

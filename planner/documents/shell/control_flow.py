@@ -17,7 +17,7 @@ from planner.documents.shell.expansion import (
 )
 from planner.documents.shell.parser import Parser
 from planner.documents.shell.printed import printed_text
-from planner.documents.shell.scope import Scope, merge
+from planner.documents.shell.scope import READ_AT_RUN_TIME, Scope, merge
 from planner.documents.shell.syntax import (
     AndOrList,
     ArithmeticCommand,
@@ -288,7 +288,7 @@ class SimpleCommands:
             for variable in rest:
                 target = variable.partition("=")[0]
                 if target.isidentifier():
-                    reason = f"${target} is read when it runs (line {line})"
+                    reason = f"${target} {READ_AT_RUN_TIME} (line {line})"
                     self.put(target, Variable((), unknown=reason))
         elif name in _SOURCES and not self._source_file(words[1:2]):
             shown = " ".join(words[1].raw.split()) if len(words) > 1 else "a file"

@@ -22,6 +22,7 @@ _MOST_COMPARED = 10**6
 _LONGEST_SPLIT = 50_000
 ONLY_IN_SOME = "is set only in some branches"
 IN_BRANCHES = "assigned in several branches"
+READ_AT_RUN_TIME = "is read when it runs"
 _MOST_CHOICES = 4
 
 

@@ -38,6 +38,8 @@ def guess_program(inner: StartedProgram) -> StartedProgram | None:
         inner.words[index]
     ).endswith(".py"):
         return _as_program(inner, index, "pretrain_gpt.py", "Megatron-LM")
+    if (start := next((i for i, word in enumerate(inner.words) if _is_engine(word)), 0)) > 0:
+        return replace(inner, words=inner.words[start:], front=inner.words[0].text or "A function")
     program = program_of_options(inner.words)
     first = next((i for i, word in enumerate(inner.words) if word.begins.startswith("--")), None)
     if not program or first is None:
@@ -52,6 +54,14 @@ def guess_program(inner: StartedProgram) -> StartedProgram | None:
         else:
             words.append(word)
     return replace(inner, words=tuple(words), front=started or "A container's list of arguments")
+
+
+def _is_engine(word: Word) -> bool:
+    """Return whether a word is a program of an engine, which a function in front of it runs."""
+    return (word.text or "").rpartition("/")[2] in _ENGINES
+
+
+_ENGINES = ("trtllm-bench", "trtllm-serve")
 
 
 def _as_program(inner: StartedProgram, index: int, program: str, tool: str) -> StartedProgram:

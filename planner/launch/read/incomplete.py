@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from planner.base.training_aliases import is_one_end
-from planner.documents.shell.scope import IN_BRANCHES, ONLY_IN_SOME
+from planner.documents.shell.scope import IN_BRANCHES, ONLY_IN_SOME, READ_AT_RUN_TIME
 from planner.launch.option_table import OptionRole
 from planner.launch.read.harmless import has_harmless_name
-from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.import_launch import ImportedLaunch, parse_count
 from planner.launch.read.option_lines import Status
 from planner.launch.targets import readers
 
@@ -22,6 +22,9 @@ _SHIPPED_FILE = re.compile(
 )
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
+_UNREAD_WORDS = re.compile(rf"{IN_BRANCHES}|{READ_AT_RUN_TIME}")
+# verl's rollout: the engine ends an answer at this length, prompt included; it is not predicted.
+_CONTEXT_OPTION = "rollout.max_model_len"
 _NO_CHECKPOINTING = "no --gradient_checkpointing"
 _SAVED_MODULES = re.compile(r"modules_to_save$|^-*additional_target$")
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".conf")
@@ -53,7 +56,7 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
         if not has_harmless_name(line.option, line.text.split(), workloads):
             yield line.option
     for line in launch.lines_with_status(Status.OPEN):
-        is_word = not line.option.startswith("-") and IN_BRANCHES in line.meaning
+        is_word = not line.option.startswith("-") and _UNREAD_WORDS.search(line.meaning)
         if is_word and ONLY_IN_SOME in line.meaning:
             for option in line.meaning.partition(f" {ONLY_IN_SOME}")[0].split(", "):
                 if not has_harmless_name(option.partition("=")[0], [], workloads):
@@ -65,6 +68,7 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
     yield from _unseen_program(launch)
     yield from _unknown_modules(launch)
     yield from _open_lengths(launch)
+    yield from _cut_answers(launch)
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
     yield from (f"{name} (not found)" for name in _missing_files(launch))
     yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))
@@ -111,6 +115,16 @@ def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:
     is_program = launch.target.name in _TRAINERS and not launch.command.name.endswith(_DOCUMENTS)
     if is_program and "sequence_length" in launch.missing_terms({}):
         yield "the length of its sequences"
+
+
+def _cut_answers(launch: ImportedLaunch) -> Iterator[str]:
+    """Yield the context of the rollout if the longest prompt and answer do not fit in it."""
+    names = ("sequence_length", "input_tokens", "output_cap")
+    trained, *answered = (parse_count(launch.values.get(name, 0)) for name in names)
+    longest = max(trained, sum(answered))
+    for line in launch.lines:
+        if line.option.endswith(_CONTEXT_OPTION) and 0 < parse_count(line.text) < longest:
+            yield line.option
 
 
 def _missing_files(launch: ImportedLaunch) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Programs of NeMo 2: its recipes with changed values, and its trainer, strategy and data.
 
+Those of Megatron-Bridge have recipes alone.
+
 Source: NVIDIA/NeMo at 8cfedd7, ``scripts/performance/helpers.py``, ``scripts/llm``,
 ``nemo/collections/llm/recipes``, ``nemo/lightning/pytorch/strategies/megatron_strategy.py``.
 """
@@ -22,20 +24,31 @@ _DEGREES = (
 )
 _DATA = ("global_batch_size", "micro_batch_size", "seq_length")
 _MODEL_CLASS = re.compile(r"(?P<family>[A-Z]\w*?)Config(?P<size>\d+\w*)")
-_CHANGE = r"(?m)^\s*{name}\.(?P<key>(?:trainer|data|model|optim)\.[\w.]+)\s*=\s*(?P<value>[^=\n#]+)"
+_CHANGE = (
+    r"(?m)^\s*{name}\.(?P<key>(?:trainer|data|model|optim|train|dataset|ddp|optimizer|peft)\.[\w.]+)"
+    r"\s*=\s*(?P<value>[^=\n#]+)"
+)
+_OVERRIDING, _OVERRIDES = "process_config_with_overrides", "the overrides that the program reads"
+# Functions of NVIDIA-NeMo/Megatron-Bridge, src/megatron/bridge/recipes.
+_BRIDGE_RECIPE = re.compile(r"(?:.*\.)?(?P<name>\w+_(?:pretrain|finetune|sft|peft)_config)")
 
 
 def nemo_configurations(
     calls: Sequence[Call], text: str
 ) -> Iterator[tuple[Mapping[str, Value], int]]:
-    """Yield the options of each training that a program of NeMo 2 starts, with its line.
+    """Yield the options of each training that a program of NeMo 2 or Bridge starts, with its line.
 
     Parameters
     ----------
     calls : calls of the program
     text : text of the program
     """
-    recipes = [call for call in calls if call.ends(*_RECIPE_CALLS)]
+    recipes = [
+        call
+        for call in calls
+        if call.ends(*_RECIPE_CALLS)
+        or (call.module == "megatron" and _BRIDGE_RECIPE.fullmatch(call.name))
+    ]
     benchmarks = [call for call in calls if call.ends(_BENCHMARK_CALL)]
     for call in benchmarks:
         yield _benchmark(call, recipes, calls), call.line
@@ -44,6 +57,11 @@ def nemo_configurations(
     for call in recipes:
         if call.module == "nemo" or ".llm." in f".{call.name}":
             yield _recipe(call, calls, text), call.line
+        elif call.module == "megatron" and (match := _BRIDGE_RECIPE.fullmatch(call.name)):
+            values = {"--recipe": match["name"], **_changes(call, text)}
+            if any(each.ends(_OVERRIDING) for each in calls):
+                values[_OVERRIDES] = "a file"
+            yield values, call.line
     strategy = next((call for call in calls if call.ends("MegatronStrategy")), None)
     if not recipes and strategy is not None and strategy.module == "nemo":
         yield _objects(strategy, calls), strategy.line
@@ -79,13 +97,16 @@ def _recipe(call: Call, calls: Sequence[Call], text: str) -> dict[str, Value]:
     name = call.name.rpartition(".")[0].rpartition(".")[2]
     values["--factory"] = f"{name}_finetune" if call.ends("finetune_recipe") else name or None
     values["--seq_length"] = call.keywords.get("seq_length")
-    values |= _adapter(call, calls)
+    return values | _adapter(call, calls) | _changes(call, text)
+
+
+def _changes(call: Call, text: str) -> dict[str, Value]:
+    """Return the values that a program sets in what a recipe returned."""
     line = text.split("\n")[call.line - 1] if call.line else ""
     assigned = re.match(r"\s*(\w+)\s*=", line)
     pattern = _CHANGE.format(name=assigned[1] if assigned else "recipe")
-    for change in re.finditer(pattern, text):
-        values[change["key"]] = _constant(change["value"].strip())
-    return values
+    changes = re.finditer(pattern, text)
+    return {change["key"]: _constant(change["value"].strip()) for change in changes}
 
 
 def _constant(text: str) -> Value:

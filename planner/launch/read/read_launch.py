@@ -115,12 +115,31 @@ def parse_launches(path: Path, text: str) -> Iterator[ParsedCommand]:
     Raises `LaunchError`: it cannot be read, or its scheduler and its launcher contradict each
     other.
     """
-    commands = without_idle_servers([*_parse_by_format(path, text)])
+    commands = _with_decode_role(without_idle_servers([*_parse_by_format(path, text)]))
     load_commands = [command for command in commands if command.target == REQUESTS]
     if load_commands and len(load_commands) == len(commands):
         raise LaunchError(client_only_note(load_commands[0]))
     folders = path.absolute().parts[-_NUM_SEARCH_FOLDERS - 1 : -1]
     yield from (replace(command, search_folders=folders) for command in servers_with_load(commands))
+
+
+def _with_decode_role(commands: Sequence[ParsedCommand]) -> list[ParsedCommand]:
+    """Return the commands, with the role of decode workers that Dynamo's older graphs leave out.
+
+    Until 0.8 ``--is-prefill-worker`` alone told its vLLM workers apart
+    (components/backends/vllm/deploy/disagg.yaml of ai-dynamo/dynamo 0.5).
+    """
+    role_option, prefill_option, decode_option = POOL_OPTIONS
+    roles = {name for command in commands for name in command.options}
+    if prefill_option not in roles or roles & {role_option, decode_option}:
+        return [*commands]
+    role = {role_option: implied_option(role_option, "decode")}
+    return [
+        replace(command, options={**command.options, **role})
+        if "dynamo.vllm" in command.words and prefill_option not in command.options
+        else command
+        for command in commands
+    ]
 
 
 def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:

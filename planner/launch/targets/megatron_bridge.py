@@ -79,7 +79,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
     Raises LaunchError if its options contradict each other, or the number of GPUs.
     """
-    command, table = reading.command, OptionTable.load("megatron-lm")
+    table = OptionTable.load("megatron-lm")
+    reading = _without_idle_offload(reading)
+    command = reading.command
     options = {
         option.option: _with_defaults(option)
         for option in (*command.options.values(), *command.unknown)
@@ -230,6 +232,32 @@ def _read_bridge_rows(reading: OptionReader, inner: OptionReader) -> dict[str, s
         if name in translated_parameters
         and len(reading.meanings[name].options) > count_options(name)
     }
+
+
+def _without_idle_offload(reading: OptionReader) -> OptionReader:
+    """Return the file without the keys of ``cpu_offloading`` if it is off: it uses none of them."""
+    command = reading.command
+    options = {option.option: option for option in (*command.unknown, *command.options.values())}
+    switches = [
+        _text(option) for name, option in options.items() if _strip_section(name) == _OFFLOADING
+    ]
+    if [*map(str.lower, filter(None, switches))] != ["false"]:
+        return reading
+    options_in_use = {
+        name: option
+        for name, option in command.options.items()
+        if not _strip_section(name).startswith(f"{_OFFLOADING}_")
+    }
+    unknown = (
+        option
+        for option in command.unknown
+        if not _strip_section(option.option).startswith(f"{_OFFLOADING}_")
+    )
+    command = replace(command, options=options_in_use, unknown=(*unknown,))
+    return OptionReader.of(command, OptionTable.load("megatron-bridge"))
+
+
+_OFFLOADING = "cpu_offloading"
 
 
 def _with_defaults(option: ParsedOption) -> ParsedOption:

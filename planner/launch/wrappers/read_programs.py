@@ -118,8 +118,8 @@ def _started_program(script: Script, command: UnwrappedCommand, rounds: int) -> 
             num_nodes=_variable(command, "NNODES"),
             gpus_per_node=processes or resources.gpus_per_node,
         )
-    is_single_process = (
-        program in _SINGLE_PROCESS_PROGRAMS and devices is not None and processes is None
+    is_single_process = program in _SINGLE_PROCESS_PROGRAMS and not any(
+        _variable(command, name) for name in ("NPROC_PER_NODE", "NNODES")
     )
     is_one = (command.by_python or is_single_process) and not (
         command.is_launched or command.layers

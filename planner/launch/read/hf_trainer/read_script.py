@@ -153,6 +153,8 @@ _TRAINER_MARKERS = (
     *("--per_device_train_batch_size", "--per_gpu_train_batch_size"),
     "--gradient_accumulation_steps",
 )
+# A program with these alone works out a batch: it trains nothing.
+_BATCH_OPTIONS = {"--batch_size", "--gradient_accumulation_steps", "--world_size"}
 _TRAINER_ARGUMENTS = {
     *("learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r")
 }
@@ -178,7 +180,7 @@ def starts_trainer(words: Sequence[str]) -> bool:
         return True
     if any(word.endswith(_TRAINER_PROGRAMS) or _TRL_SCRIPTS.search(word) for word in words[:3]):
         return True
-    return bool(words) and bool(names & set(_TRAINER_MARKERS))
+    return bool(words) and bool(names & set(_TRAINER_MARKERS)) and not names <= _BATCH_OPTIONS
 
 
 def is_trainer_document(values: Mapping[str, object]) -> bool:
