@@ -263,9 +263,11 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--packages", nargs="*", default=[""], help="such as formulas estimators")
     options = parser.parse_args()
 
-    paths = sorted((ROOT / "planner").rglob("*.py"))
+    packages = [ROOT / "planner" / name for name in options.packages]
+    paths = sorted(path for package in packages for path in package.rglob("*.py"))
     drawn = random.Random(options.seed)
     weights = [len(path.read_text(encoding="utf-8")) for path in paths]
     mutants: list[Mutant] = []
