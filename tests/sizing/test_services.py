@@ -215,9 +215,9 @@ def test_the_first_screen_has_24_lines():
     row = {
         "gpu": gpu, "model": "Llama 3.1 70B", "mode": "aggregated", "engine": "vLLM", "share": 1.0,
         "peak_request_rate": 300.0, "alone_per_day_usd": 14829.0, "num_gpus_predicted": 49,
-        "num_gpus_at_90": 91, "confidence": 0.9, "feasible": True, "hours_per_day": 3.0, "replicas": 9,
-        "pipeline_parallel": 1, "context_parallel": 1, "tensor_parallel": 8, "expert_parallel": 1,
-        "attention_data_parallel": 1,
+        "num_gpus_at_90": 91, "confidence": 0.9, "feasible": True, "hours_per_day": 3.0,
+        "replicas": 9, "pipeline_parallel": 1, "context_parallel": 1, "tensor_parallel": 8,
+        "expert_parallel": 1, "attention_data_parallel": 1,
     }  # fmt: skip
     rows = [{**row, "service": f"service {number}"} for number in range(9)]
     rented = PurchaseOption(gpu=gpu, contract="on-demand", num_gpus=96, price=6, low=5, high=8)
