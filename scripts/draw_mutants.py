@@ -12,7 +12,8 @@ a survivor may then be noticed by other tests.
     python -m pytest -n 2 --cov=planner --cov-context=test --cov-report=   # writes .coverage
 
 Lines that only run at import, or in processes that tests start, have no test there: the tests
-that name the module run. A survivor may be equivalent to the original: a reader decides.
+that name the module run. A survivor may be equivalent to the original: a reader decides. A test
+that fails without a mutant counts as noticing it: draw where all tests pass.
 """
 
 from __future__ import annotations
