@@ -57,7 +57,12 @@ def release_parts(number: str) -> tuple[int, ...]:
 
 
 def is_before(stated: object, release: str) -> bool:
-    """Whether a stated release is before another; None is the newest.
+    """Whether a release is before another.
+
+    Parameters
+    ----------
+    stated : release that a user names; None: the newest
+    release : first release of what is asked, perhaps a candidate: a final release comes after it
 
     >>> [is_before(number, "1.3.0rc15") for number in ("1.3.0rc3", "1.2", "1.3.0", "1.3", None)]
     [True, True, False, False, False]

@@ -55,7 +55,7 @@ _PEAK, _STANDALONE_COLUMNS = "peak_request_rate", "alone_per_day_usd"
 Rows = Sequence[Row]
 _MOST_TYPES = 5
 # Rows and sentences of the first screen, which has 24 lines of 80 columns: fewer rows of two
-# tables, fewer sentences beside these or advice on what to buy.
+# tables, fewer sentences with these or with advice on what to buy.
 _SHORT_ROWS, _SHORT_LINES = 7, 3
 _ROWS_OF_TWO_TABLES, _FEWER_LINES = 4, 1
 _RANKS = {
