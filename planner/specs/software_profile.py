@@ -62,7 +62,7 @@ def is_before(stated: object, release: str) -> bool:
     Parameters
     ----------
     stated : release that a user names; None: the newest
-    release : first release of what is asked, perhaps a candidate: a final release comes after it
+    release : other release; candidates such as ``1.3.0rc15`` are before the final one
 
     >>> [is_before(number, "1.3.0rc15") for number in ("1.3.0rc3", "1.2", "1.3.0", "1.3", None)]
     [True, True, False, False, False]
