@@ -27,7 +27,8 @@ is loaded:
     set to what is not readable; whether one is set (names may
     end with ``*``); the first of some words that the options of a name with ``*`` have
     (``lists('layers*', 'mamba', 'rwkv')``); how many values an option has; whether the value of
-    one of them is not readable; whether the file names a release before another (``before('0.8')``)
+    one of them is not readable; whether the file names a release before another
+    (``before('0.8')``), in ``write`` whether the plan does
 """
 
 from __future__ import annotations

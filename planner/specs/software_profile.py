@@ -56,6 +56,23 @@ def release_parts(number: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", number)))
 
 
+def is_before(stated: object, release: str) -> bool:
+    """Whether a release is before another.
+
+    Parameters
+    ----------
+    stated : release that a user names; None: the newest
+    release : other release; candidates such as ``1.3.0rc15`` are before the final one
+
+    >>> [is_before(number, "1.3.0rc15") for number in ("1.3.0rc3", "1.2", "1.3.0", "1.3", None)]
+    [True, True, False, False, False]
+    """
+    if stated is None:
+        return False
+    parts, final = release_parts(str(stated)), release_parts(release.partition("rc")[0])
+    return parts < release_parts(release) and parts != final[: len(parts)]
+
+
 def scheduler_default(
     engine: EngineProfile, gpu: GpuSpec | None, release: str = ""
 ) -> SchedulerDefault | None:

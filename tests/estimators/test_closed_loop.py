@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
 )
+from planner.estimators.inference.queueing_delay import StepDemand, queue_state
 from planner.estimators.inference.serving_estimate import evaluate_serving
 from planner.specs.serving_workload import ServingWorkload
 
@@ -158,3 +160,30 @@ def test_the_first_wave_counts_the_less_the_longer_a_benchmark_lasts() -> None:
 
 def test_a_workload_says_how_many_requests_there_are() -> None:
     assert ServingWorkload(input_tokens=1, output_tokens=1).num_requests is None
+
+
+@pytest.mark.parametrize(
+    ("clients", "prompt", "rate", "wait", "others"),
+    [
+        (1, 0.1, 5.0, 0.0, 0.0),  # no other is there
+        (5, 0.1, 5.0, 0.02 + 0.02, 2 * 0.5 * 0.04 / 2),
+        # At most behind the one other: a step, its prompt, and the share of a step that this takes.
+        (2, 0.5, 10.0, 0.02 + 0.5 + 0.02 / 4, 2 * 0.98 * 0.52 / 2),
+    ],
+)
+def test_a_client_waits_for_half_a_step_and_what_came_with_it(
+    clients: int, prompt: float, rate: float, wait: float, others: float
+) -> None:
+    """Steps of 20 ms, four prompts each: worked out by hand from the load."""
+    lengths = SimpleNamespace(request_rate=None, input_variation=0.0, output_variation=0.0)
+    engine = SimpleNamespace(scheduler=SimpleNamespace(chunked_prefill=True))
+    inputs: Any = SimpleNamespace(workload=lengths, engine=engine)
+    layout: Any = SimpleNamespace(pipeline_parallel=1, concurrency=clients)
+    numbers = {"fixed": 0.02, "slope": 0.0, "prompt": prompt, "per_step": 4.0}
+    work = StepDemand(
+        **{name: np.asarray(number) for name, number in numbers.items()},
+        steps=np.asarray(100.0), places=np.asarray(8.0),
+    )  # fmt: skip
+    state = queue_state(inputs, layout, work, np.asarray(rate), np.asarray(1.0))
+    assert float(state.wait) == pytest.approx(wait)
+    assert float(state.others) == pytest.approx(others)

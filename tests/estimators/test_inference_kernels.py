@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,14 @@ def test_attention_splits_long_contexts_of_few_blocks(
     ratio = attention_seconds(setting, concurrency, tensor_parallel) / attention_seconds(
         never, concurrency, tensor_parallel
     )
-    slower = 1 / engine.attention_split.unsplit_bandwidth_fraction
+    split = engine.attention_split
+    slower = 1 / split.unsplit_bandwidth_fraction
     assert ratio == pytest.approx(slower if unsplit else 1.0, rel=0.15)
+    blocks = 32 // tensor_parallel * concurrency
+    used: Any = SimpleNamespace(engine=engine, machine=setting.machine)
+    _, reads = Kernels._cache_reads(used, blocks, np.asarray(float(input_tokens)))
+    repeated = engine.execution.repeated_read_fraction
+    assert reads == (split.unsplit_repeated_read_fraction if unsplit else repeated)
 
 
 def test_products_and_collectives_take_what_the_engine_says_of_them() -> None:

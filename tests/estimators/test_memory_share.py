@@ -121,3 +121,15 @@ def test_a_share_is_set_and_is_a_column(workload: str) -> None:
 def test_an_engine_without_such_an_option_refuses_it() -> None:
     with pytest.raises(PlannerError, match="Transformers has no option"):
         make_single_plan(asked("transformers", "inference"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_outputs_wait_for_all_reduces_only_where_there_are_any(ranks: int) -> None:
+    """Two outputs of each of 32 layers, 4,096 wide, of 8,192 tokens; one GPU reduces nothing."""
+    setting = serving_setting("llama-7b", "a100-sxm-80gb", input_tokens=1000, output_tokens=10)
+    memory, kept = setting.engine.memory, []
+    for queued in (False, True):
+        engine = replace(setting.engine, memory=replace(memory, queued_all_reduces=queued))
+        layout = replicas(num_gpus=ranks, tensor_parallel=ranks, concurrency=1)
+        kept.append(serving_memory(replace(setting, engine=engine), layout).activations)
+    assert float((kept[1] - kept[0]).max()) == (2 * 32 * 2 * 8192 * 4096 if ranks > 1 else 0)

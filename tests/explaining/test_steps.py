@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -271,3 +272,18 @@ def test_a_wider_group_pays_more_for_the_network():
 def test_an_operator_is_named_with_its_module_once(name, module, title):
     timed = TimedPart(name=name, module=module, seconds=1.0, terms={})
     assert ExplainedPart(part=timed, bounds={"memory": 1.0}, at_peak=0.5).title == title
+
+
+@each(
+    "kernel, rate, precision",
+    [
+        ("gemm.fp16", 312e12, "fp16"),
+        ("attention.head_dim_128", 312e12, "bf16"),  # of FP16 and BF16 the last of the spec
+        ("attention.head_dim_128", 19.5e12, "fp32"),
+    ],
+)
+def test_a_peak_of_several_precisions_is_that_of_the_kernel_or_the_last(kernel, rate, precision):
+    """NVIDIA's data sheet of A100: 312 TFLOP/s in FP16 and BF16, 19.5 in FP32."""
+    done = SimpleNamespace(work=SimpleNamespace(key=kernel), figure=lambda name: rate)
+    sources = SpecSources(estimated("llama")[0])
+    assert sources.spec_key(done, "peak_flops") == f"gpu peak_flops.{precision}"

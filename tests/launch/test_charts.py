@@ -163,3 +163,30 @@ def test_helm_is_stopped_after_a_time(
     monkeypatch.setattr(read_helm_charts, "_HELM_SECONDS", 0.1)
     with pytest.raises(LaunchError, match="did not end within"):
         read_launch(chart)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("values.yaml", "recipes/values.yaml"),
+        ("./values.yaml", "recipes/values.yaml"),
+        ("charts/server", "charts/server"),
+        ('"$HERE/values.yaml"', "recipes/values.yaml"),
+        ("absent.yaml", None),
+        ("", None),
+        ("values$RUN.yaml", None),
+        ("../charts/server", None),
+        ("{absolute}", None),
+    ],
+)
+def test_files_of_a_command_lie_near_it(chart: Path, name: str, found: str | None) -> None:
+    """Folders above are not left by ``..`` or a whole path, as a file of others could name any."""
+    folder = chart.parent.parent
+    (folder / "recipes").mkdir()
+    (folder / "recipes/values.yaml").write_text("tp: 1\n")
+    (folder / f"recipes/values{read_helm_charts._FROM_ENVIRONMENT}.yaml").write_text("tp: 1\n")
+    text = name.format(absolute=chart / "values.yaml")
+    for variable in ("$HERE", "$RUN"):
+        text = text.replace(variable, read_helm_charts._FROM_ENVIRONMENT)
+    near = read_helm_charts._find_near(folder / "recipes/run.sh", text)
+    assert near == (None if found is None else folder / found)

@@ -17,8 +17,10 @@ from planner import Request
 from planner.configurations.configuration_tables import NAMES, TrainingConfigurations
 from planner.configurations.enumerate import training_mesh
 from planner.configurations.training_rules import RULES
+from planner.errors import SearchSpaceError
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.pareto import pareto_front
+from planner.optimize.problem import objectives
 from planner.question.terms import terms_of
 from planner.specs.operating_terms import OperatingTerms
 from planner.workloads.make_plan import make_plan
@@ -288,3 +290,11 @@ def test_numbers_of_gpus_are_predicted_together_and_found_apart(monkeypatch):
             assert source.counts == (count,)
             assert row.num_gpus.tolist() == [count]
     assert len(sizes) > number
+
+
+def test_a_search_has_one_to_three_different_objectives():
+    names = ["throughput", "cost_per_hour", "num_gpus", "interactivity"]
+    assert [objective.name for objective in objectives("serve", names[:3])] == names[:3]
+    for wrong in ([], names, ["num_gpus", "num_gpus"]):
+        with pytest.raises(SearchSpaceError, match="Give one to 3 different objectives"):
+            objectives("serve", wrong)

@@ -2,14 +2,20 @@
 
 import itertools
 import math
+from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import planner
 from planner.decide.sizing.allocation import GpuType, base_gpus_and_cost, cheapest_allocation
+from planner.decide.sizing.purchase import PurchaseOption
 from planner.decide.sizing.services import read_services, read_stock
 from planner.errors import InfeasibleError, SearchSpaceError
+from planner.show.presenters.services import PLACED, POOLS, placement_blocks
+from planner.show.reports import SizeReport
+from planner.show.terminal import terminal_text
 
 CHAT = {"model": "llama-3.1-70b", "request_rate": 10}
 SMALL = {"model": "llama-3.1-8b", "request_rate": 40}
@@ -201,3 +207,39 @@ def test_a_service_above_its_budget_is_not_sized_as_predicted():
     assert size.fewest is not None
     (size,) = planner.size(**asked, budget="1USD/h").sizes
     assert size.fewest is None
+
+
+def test_the_first_screen_has_24_lines():
+    """Of nine services, with the longest advice and many sentences; the GPUs stand in the title."""
+    gpu, sentence = "b200-sxm-180gb", "the peaks of its services add up to more than is needed. "
+    row = {
+        "gpu": gpu, "model": "Llama 3.1 70B", "mode": "aggregated", "engine": "vLLM", "share": 1.0,
+        "peak_request_rate": 300.0, "alone_per_day_usd": 14829.0, "num_gpus_predicted": 49,
+        "num_gpus_at_90": 91, "confidence": 0.9, "feasible": True, "hours_per_day": 3.0,
+        "replicas": 9, "pipeline_parallel": 1, "context_parallel": 1, "tensor_parallel": 8,
+        "expert_parallel": 1, "attention_data_parallel": 1,
+    }  # fmt: skip
+    rows = [{**row, "service": f"service {number}"} for number in range(9)]
+    rented = PurchaseOption(gpu=gpu, contract="on-demand", num_gpus=96, price=6, low=5, high=8)
+    owned = replace(rented, contract="owned", term=5.0, outlay=9e6, running=40.0)
+    ways = [rented, replace(rented, contract="reserved-1y", term=1.0, price=5), owned]
+    report = SizeReport(
+        rows=rows,
+        manifest={},
+        answer=(
+            f"9 services on 96 {gpu}, 96 h200-sxm-141gb, 96 h100-sxm-80gb",
+            *[3 * sentence] * 4,
+        ),
+        pools=[defaultdict(lambda: 1.0, gpu=gpu)] * 3,
+        options=[way.row for way in ways],
+        budget_per_year_usd=1e6,
+    )
+    cuts = [{"prompts_up_to": 500 * number, "cost_per_day_usd": 100.0} for number in range(1, 9)]
+    alone = replace(report, options=())
+    for shown in (report, alone, replace(alone, rows=rows[:3], cuts=cuts)):
+        screen = terminal_text(placement_blocks(shown), 80).splitlines()
+        assert len(screen) <= 24
+        assert PLACED in screen
+        assert POOLS not in screen
+        assert "--full" in " ".join(screen[-2:])
+    assert POOLS in terminal_text(placement_blocks(report, is_full=True), 80)

@@ -317,6 +317,16 @@ def test_code_that_was_edited_during_the_run_keeps_nothing(
     assert not (tmp_path / "caches/planner/specs-2").exists()
 
 
+def test_one_edited_file_of_the_code_is_enough(
+    tmp_path: Path, next_run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamps = {"old.py": (1, 1, 9, 9, 9), "edited.py": (3 * time.time_ns(), 1, 9, 9, 9)}
+    monkeypatch.setattr(file_cache, "_code_stamps", lambda: stamps)
+    in_new_run(read_text, _file(tmp_path))
+    next_run()
+    assert not (tmp_path / "caches/planner/specs-2").exists()
+
+
 def test_the_code_that_reads_specs_is_watched() -> None:
     watched = {Path(path) for path in file_cache._code_stamps()}
     modules = ("specs.gpu", "specs.validated", "base.units", "question.terms", "errors")

@@ -21,6 +21,8 @@ from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import load_model
 from planner.specs.hugging_face import read_config
 from planner.specs.hugging_face_families import COMPOSITES, FAMILIES, ROWS, UNMODELLED, named
+from planner.specs.hugging_face_reader import ConfigReader
+from planner.specs.hugging_face_rules import where_any
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 from planner.specs.validated import field_types
 
@@ -454,3 +456,11 @@ def test_every_second_layer_of_mistral_large_reads_the_cache_of_another(tmp_path
     assert not any(each.shares_cache for each in own.attentions)
     # 1T-A52B, as it is called.
     assert count_parameters(own).active == pytest.approx(52e9, rel=0.005)
+
+
+@each("values, sparse", [({}, True), ({"experts": 0}, False), ({"experts": 1}, True)])
+def test_layers_have_experts_from_one_on(values, sparse):
+    """`GraniteMoeHybridDecoderLayer` of transformers: ``num_local_experts > 0``."""
+    errors = []
+    assert where_any("experts", 8)(ConfigReader(values, errors), 3) is sparse
+    assert not errors

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 import planner
@@ -13,6 +17,7 @@ from planner.__main__ import run
 from planner.confidence.rl import FittedSteps, rl_confidence
 from planner.errors import CalibrationError
 from planner.specs.catalogue import Catalogue
+from planner.validation import rl
 from planner.validation.calibration import (
     CALIBRATED,
     Parameter,
@@ -23,7 +28,7 @@ from planner.validation.calibration import (
 )
 from planner.validation.fit_parameters import Fit, fit
 from planner.validation.fitted_profile import profile_text
-from planner.validation.rl import predict_rl_group, rl_case
+from planner.validation.rl import predict_rl_group, rl_case, tuned
 from planner.validation.run_tables import RL, Run, Runs, TableKind
 from planner.validation.spec_library import Library
 
@@ -192,3 +197,39 @@ def test_a_framework_that_generates_nothing_has_no_such_numbers() -> None:
         chosen_parameters(
             rollout_parameters(Library().framework("verl")), "verl", ["rollouts.speed"]
         )
+
+
+class _Layouts:
+    def __init__(self, numbers: Any) -> None:
+        self.numbers = np.asarray(numbers)
+        self.shape = self.numbers.shape
+
+    def rows(self, places: Any) -> _Layouts:
+        return _Layouts(self.numbers[places])
+
+
+@dataclass
+class _Case:
+    configurations: _Layouts
+    inputs: Any
+    gpu: Any
+
+
+@pytest.mark.parametrize(
+    ("seconds", "peaks", "chosen"),
+    [
+        ((0.9, 0.4, 30.0), (70, 70, 70), [1]),  # steps of less than a second, too
+        ((0.9, 0.4, 30.0), (70, 90, 70), [0]),
+        ((0.9, 0.4, 30.0), (90, 90, 90), [1]),
+        ((0.0, np.nan, 30.0), (70, 70, 70), [2]),
+        ((0.0, np.nan, np.inf), (70, 70, 70), [0, 1, 2]),
+    ],
+)
+def test_a_tuned_run_has_the_fastest_layout_that_fits(
+    monkeypatch: pytest.MonkeyPatch, seconds: Any, peaks: Any, chosen: list[int]
+) -> None:
+    fits = SimpleNamespace(fits=np.array([True]))
+    step = SimpleNamespace(total=np.array(seconds), peak_memory=np.array(peaks), rollout=fits)
+    monkeypatch.setattr(rl, "evaluate_rl", lambda *_: step)
+    case: Any = _Case(_Layouts([0, 1, 2]), None, SimpleNamespace(allocatable_memory=80.0))
+    assert list(tuned(case).configurations.numbers) == chosen

@@ -36,7 +36,7 @@ from planner.launch.read.parsed_launch import (
 )
 from planner.launch.read.training_values import DEGREES, read_adapter_targets, set_training_value
 from planner.question.terms import terms_of
-from planner.specs.software_profile import release_parts
+from planner.specs.software_profile import is_before
 
 _LAUNCHER_GPUS, _LAUNCHER_NODES, _PROGRAM = "launcher_gpus", "launcher_nodes", "program"
 """Names in expressions: GPUs of the job, nodes that the launcher starts, words that are no options.
@@ -187,9 +187,10 @@ def write_quantities(table: OptionTable, plan_value: ValueLookup) -> Quantities:
     def lookup(name: str) -> ExpressionValue:
         return quantities[name] if name in quantities else plan_value(name)
 
+    functions = {"before": lambda release: is_before(plan_value("engine_version"), release)}
     for row in table.expressions:
-        if row.role in _WRITING and _holds(row, lookup, {}):
-            value = row.expression.evaluate(lookup)
+        if row.role in _WRITING and _holds(row, lookup, functions):
+            value = row.expression.evaluate(lookup, functions)
             if row.role is OptionRole.WRITE:
                 quantities[row.parameter] = value
             elif value:
@@ -297,7 +298,7 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
 
     def before(release: str) -> bool:
         stated = version_of(reading.command.target, reading.command)
-        return stated is not None and stated.parts < release_parts(release)
+        return is_before(stated and stated.number, release)
 
     def modules(*options: str) -> str:
         return read_adapter_targets(joined(*options) or "")

@@ -37,6 +37,7 @@ from planner.launch.write.serving_writer import (
     server_hooks,
     server_urls,
 )
+from planner.specs.software_profile import is_before
 
 NAME = "tensorrt-llm"
 _MODULE = "dynamo.trtllm"
@@ -183,6 +184,8 @@ def yaml_options(
         draft_model = draft_model_argument(server.worker.job)
         draft_name = draft_model if isinstance(draft_model, str) else draft_model.name
         options["speculative_config.speculative_model"] = draft_name
+        if is_before(server.worker.job["engine_version"], "1.3.0rc4"):
+            options["speculative_config.decoding_type"] = "DraftTarget"
     return nest_options(options)
 
 

@@ -54,8 +54,10 @@ _MIN_DIFFERENCE = 0.005
 _PEAK, _STANDALONE_COLUMNS = "peak_request_rate", "alone_per_day_usd"
 Rows = Sequence[Row]
 _MOST_TYPES = 5
-# Rows of all tables and sentences of the first screen.
-_SHORT_ROWS, _SHORT_LINES = 8, 3
+# Rows and sentences of the first screen, which has 24 lines of 80 columns: fewer rows of two
+# tables, fewer sentences with these or with advice on what to buy.
+_SHORT_ROWS, _SHORT_LINES = 7, 3
+_ROWS_OF_TWO_TABLES, _FEWER_LINES = 4, 1
 _RANKS = {
     "service": 0, "gpu": 0, PREDICTED: 1, AT_90: 1, "sized": 1, "a_day": 1, "model": 2, "plan": 3,
 }  # fmt: skip
@@ -82,7 +84,8 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
     options = [PurchaseOption.of_row(row) for row in report.options]
     change = read_price_change(report.price_change) if report.price_change else UNCHANGED
     recommendation = recommendation_lines(options, change, report.budget_per_year_usd)
-    most = _SHORT_LINES - bool(recommendation)
+    has_cuts = len(report.cuts) > 1
+    most = _FEWER_LINES if recommendation or has_cuts else _SHORT_LINES
     if is_full:
         yield make_lines(title, mark=TOTAL, indent="")
         yield GAP
@@ -92,8 +95,8 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
     yield make_lines(title, mark=TOTAL, most=2)
     yield make_lines(*recommendation)
     yield make_lines(*others[:most], most=2)
-    left = _SHORT_ROWS
-    for block in placement_tables(report):
+    left = _ROWS_OF_TWO_TABLES if has_cuts else _SHORT_ROWS
+    for block in placement_tables(report, is_full=is_full):
         if isinstance(block, Table):
             rows = block.rows[: max(left, 1)]
             left -= len(rows)
@@ -103,19 +106,19 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
                 yield make_lines(f"{more} more rows: --full")
         else:
             yield block
-    hidden = len(others) > most
+    hidden = len(others) > most or not report.cuts
     yield make_lines(f"Next: {'--full shows all lines and rows, ' * hidden}--csv writes the rows")
 
 
-def placement_tables(report: SizeReport) -> Iterator[Block]:
-    """Yield where each service runs, and the GPUs of each type or the tried cuts by length."""
+def placement_tables(report: SizeReport, *, is_full: bool = True) -> Iterator[Block]:
+    """Yield where each service runs, and the tried cuts by length or, in full, the shared GPUs."""
     yield Title(text=PLACED)
     table = fit_table(placed_columns(report.rows), lambda name: _RANKS.get(name, 2))
     yield replace(table, name="services")
     if len(report.cuts) > 1:
         yield Title(text=CUTS)
         yield replace(fit_table(cut_columns(report.cuts), lambda _: 0), name="cuts")
-    elif not report.cuts:
+    elif is_full and not report.cuts:
         yield Title(text=POOLS)
         yield replace(fit_table(pool_columns(report.pools), lambda _: 0), name="pools")
 

@@ -111,6 +111,34 @@ def test_what_only_the_yaml_says() -> None:
     assert words(serve)[0] == "trtllm-llmapi-launch"
 
 
+@pytest.mark.parametrize(
+    ("release", "of_modules", "of_model"),
+    [
+        ("1.3.0rc3", {"max_draft_len": 3, "num_nextn_predict_layers": 3}, "DraftTarget"),
+        ("1.3.0rc14", {"max_draft_len": 3, "num_nextn_predict_layers": 3}, "Draft_Target"),
+        ("1.3.0", {"max_draft_len": 3}, "Draft_Target"),
+    ],
+)
+def test_drafts_have_the_keys_of_the_release(
+    release: str, of_modules: dict[str, int], of_model: str
+) -> None:
+    """1.3.0rc3 drafts one token with MTP, whatever ``max_draft_len`` is."""
+    asked = {
+        "engine": "tensorrt-llm", "engine_version": release, "draft_tokens": 3,
+        "acceptance_rate": 0.7, "settings": {"tensor_parallel": 8},
+    }  # fmt: skip
+    configs = []
+    for model in (
+        {"model": "deepseek-v3"},
+        {"model": "llama-3.1-70b", "draft_model": "llama-3.2-1b"},
+    ):
+        draft = TARGET.make_draft(planned(**asked, **model))
+        configs.append(document_of(draft, draft.processes[0])["speculative_config"])
+    assert configs[0] == {"decoding_type": "MTP", **of_modules}
+    assert (configs[1]["decoding_type"], configs[1]["max_draft_len"]) == (of_model, 3)
+    assert configs[1]["speculative_model"] == "meta-llama/Llama-3.2-1B"
+
+
 def test_a_model_that_drafts_is_to_be_named() -> None:
     job = planned(
         model="llama-3.1-70b",
