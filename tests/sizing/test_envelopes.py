@@ -131,7 +131,7 @@ def test_tokens_users_and_profit_per_megawatt_by_hand():
     mega = row["power_kw"] / 1000
     assert row["cost_per_hour_usd"] == pytest.approx(4 * row["num_gpus"])
     assert columns["gpus_per_megawatt"] == pytest.approx(row["num_gpus"] / mega)
-    assert one.users == pytest.approx(row["replicas"] * row["concurrency"], rel=1e-6)
+    assert one.users == pytest.approx(row["replicas"] * row["concurrency"], rel=1e-4)
     assert columns["users_per_megawatt"] == pytest.approx(one.users / mega)
     asked = sorted(
         2000 * price.input + 300 * price.output

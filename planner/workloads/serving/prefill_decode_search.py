@@ -320,13 +320,14 @@ def _map_arrays(
     workers: Workers, configurations: ServingConfigurations, change: Callable[[FloatArray], Any]
 ) -> Workers:
     """The workers with ``change`` applied to every array."""
-    nested = ("memory", "ffn_memory", "prefixes")
-    unchanged = ("inputs", "configurations", *nested)
-    arrays = {name: change(value) for name, value in vars(workers).items() if name not in unchanged}
-    for name in nested:
-        if (value := getattr(workers, name, None)) is not None:
-            arrays[name] = value.mapped(change)
-    return replace(workers, configurations=configurations, **arrays)
+    fields: dict[str, Any] = {**vars(workers), "configurations": configurations}
+    for name in fields.keys() - {"inputs", "configurations"}:
+        field = fields[name]
+        if name in ("memory", "ffn_memory", "prefixes"):
+            fields[name] = field and field.mapped(change)
+        else:
+            fields[name] = change(field)
+    return replace(workers, **fields)
 
 
 def _number_pairs(
