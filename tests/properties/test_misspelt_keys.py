@@ -91,7 +91,9 @@ READERS: dict[str, tuple[Callable[[Any], object], str]] = {
 # A key at the start of its line, or the first word of a table.
 KEY = re.compile(r"^(?:\[+(?P<table>[a-z_]{4,})|(?P<key>[a-z_]{4,}) =)", re.MULTILINE)
 # Tables whose keys are names that the file gives: of its sources, and of generations of GPUs.
-OWN_KEYS = re.compile(r"^\[(sources|.*_by_architecture)\][^\[]*", re.MULTILINE)
+OWN_KEYS = re.compile(
+    r"^\[(?:sources|[\w.]*_by_architecture)\].*?(?=^\[|\Z)", re.MULTILINE | re.DOTALL
+)
 
 
 def misspelt(text: str, draw: random.Random) -> tuple[str, str, str]:
