@@ -114,14 +114,16 @@ def format_verdict(plan: Plan, evaluation: Evaluation) -> str:
 def format_peak(plan: Plan, row: Row) -> str:
     """Return the peak memory of a row, the usable memory of its GPU, and how likely it fits.
 
-    The text is ``peak 61.2 of 79.1 GiB (97 % likely)``, below 90 % ``(80 % likely to fit)``.
+    The text is ``peak 61.2 of 79.1 GiB (97 % likely)``, below 90 % ``(fits, 80 % likely)``.
     """
     usable = plan.source_of(row).usable_memory(row) / GIB
     probability = fit_probability(row)
     chance = ""
     if math.isfinite(probability):
-        to_fit = "" if probability >= formatting.SURE_FIT else " to fit"
-        chance = f" ({formatting.format_probability(probability)} likely{to_fit})"
+        likely = f"{formatting.format_probability(probability)} likely"
+        if formatting.EVEN_FIT < probability < formatting.SURE_FIT:
+            likely = f"fits, {likely}"
+        chance = f" ({likely}{' to fit' if probability <= formatting.EVEN_FIT else ''})"
     return f"peak {number_of(row, 'peak_memory_gib'):,.1f} of {usable:,.1f} GiB{chance}"
 
 
