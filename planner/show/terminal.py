@@ -57,10 +57,6 @@ class _Console(Console):
         if self.is_terminal:
             super().print(*objects, **options)
             return
-        text = objects[0] if objects else ""
-        if isinstance(text, str) and text.isprintable() and options.get("soft_wrap"):
-            self.file.write(text.rstrip(" ") + "\n")  # what rich takes ten times as long for
-            return
         with self.capture() as printed:
             super().print(*objects, **options)
         lines = printed.get().split("\n")

@@ -96,6 +96,12 @@ def _cache_of(share: BatchShare, core: AttentionCore | None, for_each_head: bool
     return num_bytes * (1 + 2 * heads) if for_each_head and is_shared else num_bytes
 
 
+PARTS_WITHOUT_OPERATOR = (
+    "pipeline", "launch_wait", "transfer_wait", "overhead", "untuned", "front_end_wait",
+)  # fmt: skip
+"""Times of an `InferenceStep` that belong to no operator."""
+
+
 @record(kw_only=True)
 class InferenceStep:
     """Seconds of a step through all pipeline stages, part by part; the parts add up.
@@ -125,8 +131,7 @@ class InferenceStep:
     @property
     def total(self) -> FloatArray:
         """Seconds of the step."""
-        engine = (self.kernels, self.pipeline, self.launch_wait, self.transfer_wait, self.overhead)
-        return add((*engine, self.untuned, self.front_end_wait))
+        return add(getattr(self, part) for part in ("kernels", *PARTS_WITHOUT_OPERATOR))
 
     def cycle(self, micro_batches: Numeric) -> FloatArray:
         """Return seconds between two steps of a micro-batch if several share the pipeline.

@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, first
 from planner.base.enums import PipelineSchedule
 from planner.base.records import record
-from planner.estimators.inference.engine_step import InferenceStep
+from planner.estimators.inference.engine_step import PARTS_WITHOUT_OPERATOR, InferenceStep
 from planner.estimators.operators import Operator
 from planner.estimators.rl.rl_step import TRAINER_PHASES, RlStep
 from planner.estimators.timeline.pipeline_schedule import (
@@ -351,14 +351,6 @@ def _held_layers(
 
 _SHOWN = 2
 """Layers of a kind that are shown, with the last one, before the rest are left out."""
-_AFTER = {
-    "pipeline": TRANSFER,
-    "launch_wait": WAIT,
-    "transfer_wait": WAIT,
-    "overhead": WAIT,
-    "untuned": WAIT,
-    "front_end_wait": WAIT,
-}
 
 
 def step_timeline(
@@ -378,7 +370,8 @@ def step_timeline(
         kind = f" of kind {number + 1}" if len(step.layers) > 1 else ""
         spans += lane.layers(count, operators, kind)
     spans += lane.operators(logits, "")
-    for part, stream in _AFTER.items():
+    for part in PARTS_WITHOUT_OPERATOR:
+        stream = TRANSFER if part == "pipeline" else WAIT
         spans += lane.add_span(part.replace("_", " "), part, stream, first(getattr(step, part)))
     return Timeline(
         title=title,

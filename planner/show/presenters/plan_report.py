@@ -121,9 +121,11 @@ def format_peak(plan: Plan, row: Row) -> str:
     chance = ""
     if math.isfinite(probability):
         likely = f"{formatting.format_probability(probability)} likely"
-        if formatting.EVEN_FIT < probability < formatting.SURE_FIT:
+        if probability <= formatting.EVEN_FIT:
+            likely = f"{likely} to fit"
+        elif probability < formatting.SURE_FIT:
             likely = f"fits, {likely}"
-        chance = f" ({likely}{' to fit' if probability <= formatting.EVEN_FIT else ''})"
+        chance = f" ({likely})"
     return f"peak {number_of(row, 'peak_memory_gib'):,.1f} of {usable:,.1f} GiB{chance}"
 
 

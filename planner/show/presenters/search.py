@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING
 
 from planner.base import formatting
@@ -150,15 +149,6 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
     others, lines = other_plan_lines(report), _closing_lines(report)
     first = [*_question_blocks(report)]
     notes, has_gap = len(others), True
-
-    @cache
-    def table(rows: int) -> tuple[list[Block], int]:
-        """The table with so many alternatives, and its lines."""
-        if chosen is None:
-            return [], 0
-        blocks = [*_table_blocks(report, chosen.first(rows), _MOST_PLAN_CHARACTERS)]
-        return blocks, count_lines(blocks)
-
     while True:
         blocks: list[Block] = [*first, *[GAP] * has_gap]
         blocks += recommended_blocks(report, others[:notes])
@@ -167,10 +157,10 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
         )
         blocks += [*[GAP] * (gaps > 1), *_better_blocks(better)] if better else []
         blocks += [GAP] * (gaps > 0)
-        middle, num_lines = table(shown)
-        closing = [*_closing_blocks(report, number - shown, lines[:most])]
-        beyond = count_lines([*blocks, *closing]) + num_lines + extra - MOST_LINES
-        blocks += [*middle, *closing]
+        if chosen is not None:
+            blocks += _table_blocks(report, chosen.first(shown), _MOST_PLAN_CHARACTERS)
+        blocks += _closing_blocks(report, number - shown, lines[:most])
+        beyond = count_lines(blocks) + extra - MOST_LINES
         if beyond <= 0:
             return blocks
         if not has_gap:

@@ -9,7 +9,7 @@ from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_of_row
 from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
-from planner.estimators.inference.engine_step import InferenceStep
+from planner.estimators.inference.engine_step import PARTS_WITHOUT_OPERATOR, InferenceStep
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.serving_estimate import ServingEstimate
 from planner.estimators.timeline.pipeline_schedule import Timeline
@@ -55,7 +55,6 @@ from planner.workloads.serving.wording import decode_step, inference_steps
 from planner.workloads.workload import Evaluation
 
 _SHARES = (0.5, 0.9, 0.99)
-_PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead", "untuned", "front_end_wait")
 
 
 def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
@@ -345,7 +344,7 @@ def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
             row = sums.setdefault((operator.name, operator.module), [0.0, 0.0])
             row[0] += count * first(operator.forward)
             row[1] += count * first(operator.flops)
-    others = {(part, OTHERS): [first(getattr(step, part)), 0.0] for part in _PARTS}
+    others = {(part, OTHERS): [first(getattr(step, part)), 0.0] for part in PARTS_WITHOUT_OPERATOR}
     return [
         {"operator": name, "module": module, "time_s": time, "flops": flops}
         for (name, module), (time, flops) in (*sums.items(), *others.items())
@@ -360,7 +359,7 @@ def step_parts(step: InferenceStep) -> dict[str, float]:
         for operator in operators:
             part = operator.module if operator.part == "compute" else operator.part
             sums[part] = sums.get(part, 0.0) + count * first(operator.forward)
-    return sums | {part: first(getattr(step, part)) for part in _PARTS}
+    return sums | {part: first(getattr(step, part)) for part in PARTS_WITHOUT_OPERATOR}
 
 
 def steps_blocks(steps: Mapping[str, InferenceStep]) -> Iterator[Block]:
@@ -381,7 +380,7 @@ def _times_table(tables: Mapping[str, Sequence[Row]], totals: Mapping[str, float
     }
     names = dict.fromkeys(operator for times in columns.values() for operator in times)
     rows = []
-    for operator in sorted(names, key=lambda name: name in _PARTS):
+    for operator in sorted(names, key=lambda name: name in PARTS_WITHOUT_OPERATOR):
         cells = [operator.replace("_", " ")]
         for name, times in columns.items():
             seconds = times.get(operator, 0.0)

@@ -343,13 +343,11 @@ def _number_pairs(
     """
     requested = space.prefill_replicas, space.replicas
     if count:
-        numbers = numbers_that_fill(space, count, *sizes)
-        table = np.empty((4, row_pairs[0].size, numbers[0].size))
-        for column, values in zip(
-            table, (*(rows[:, None] for rows in row_pairs), *numbers), strict=True
-        ):
-            column[:] = values
-        return table.reshape(4, -1)
+        first, second = numbers_that_fill(space, count, *sizes)
+        repeated_rows = [np.repeat(rows, first.size) for rows in row_pairs]
+        return np.stack(
+            [*repeated_rows, *(np.tile(rows, row_pairs[0].size) for rows in (first, second))]
+        )
     if None not in requested:
         return np.stack([*row_pairs, *(np.full(row_pairs[0].size, number) for number in requested)])
     prefill, decode = _rows(workers[0], row_pairs[0]), _rows(workers[1], row_pairs[1])

@@ -16,7 +16,11 @@ from planner.base.formatting import format_percent
 from planner.configurations.configuration_tables import PREFILL, ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_batch, new_tokens, prompt_batch
-from planner.estimators.inference.engine_step import InferenceStep, step_time
+from planner.estimators.inference.engine_step import (
+    PARTS_WITHOUT_OPERATOR,
+    InferenceStep,
+    step_time,
+)
 from planner.optimize.source import Candidates
 from planner.question.terms import columns_about, terms_about, terms_of
 from planner.specs.serving_workload import ServingWorkload, acceptance
@@ -197,9 +201,6 @@ BATCH_WORDS = replace(
 )
 
 
-_OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead", "untuned", "front_end_wait")
-
-
 def serving_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
     """The timed steps ``prefill`` and ``decode`` of candidates, by name."""
     return {name: timed_inference(step) for name, step in inference_steps(candidates).items()}
@@ -249,7 +250,7 @@ def _prompt_step(inputs: ServingInputs, c: ServingConfigurations) -> InferenceSt
 
 def timed_inference(step: InferenceStep) -> TimedStep:
     """Split the time of an engine step into parts [s]: operators, and time of no operator."""
-    others = {name: first(getattr(step, name)) for name in _OTHERS}  # of no operator
+    others = {name: first(getattr(step, name)) for name in PARTS_WITHOUT_OPERATOR}
     of_none = (
         TimedPart.of(name, ALL_MODULES, {name: seconds}, step.works.get(name, ()), part=name)
         for name, seconds in others.items()
