@@ -264,9 +264,10 @@ def _check_value(value: object, source: str, error: Error) -> object:
             raise error(f"{source}: is nested more than {_DEEPEST} deep.")
         table = item if isinstance(item, dict) else {}
         entries = item if isinstance(item, list) else [*table.values()]
+        names: Sequence[object] = [*table] or range(len(entries))
         kinds = {*map(type, entries)}
         if not (_are_valid(entries, kinds) and "".join(table).isascii()):
-            for name, entry in zip([*table] or range(len(entries)), entries, strict=True):
+            for name, entry in zip(names, entries, strict=True):
                 if isinstance(name, str) and (problem := _value_problem(name)):
                     raise error(f"{source}: a key {problem}.")
                 if problem := _value_problem(entry):
@@ -275,7 +276,7 @@ def _check_value(value: object, source: str, error: Error) -> object:
         if not kinds.isdisjoint(_NESTED):
             waiting += [
                 (entry, (*keys, name))
-                for name, entry in zip([*table] or range(len(entries)), entries, strict=True)
+                for name, entry in zip(names, entries, strict=True)
                 if isinstance(entry, dict | list)
             ]
     return value

@@ -128,9 +128,13 @@ def read_services(
     folder = Path() if isinstance(source, Mapping) else Path(source).parent
     table = source if isinstance(source, Mapping) else read_toml(Path(source))
     table_names = (SERVICES, JOBS, STOCK, _SETTINGS)
-    if unknown := [n for n, x in table.items() if isinstance(x, Mapping) and n not in table_names]:
-        hints = [f"Unknown table [{n}].{did_you_mean(n, table_names)}" for n in unknown]
-        raise SearchSpaceError("\n".join(hints))
+    errors = [
+        f"Unknown table [{name}].{did_you_mean(name, table_names)}"
+        for name, value in table.items()
+        if isinstance(value, Mapping) and name not in table_names
+    ]
+    if errors:
+        raise SearchSpaceError("\n".join(errors))
     tables = _mapping(table.get(SERVICES))
     if not tables or not all(isinstance(answers, Mapping) for answers in tables.values()):
         raise SearchSpaceError(

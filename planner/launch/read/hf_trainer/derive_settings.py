@@ -28,6 +28,7 @@ from planner.launch.read.hf_trainer.option_sources import (
 from planner.launch.read.parsed_launch import LaunchSettings, SettingsBuilder, parse_int
 from planner.question.parse_values import FEWEST_TOKENS
 from planner.specs.catalogue import Catalogue
+from planner.specs.model import ModelSpec
 from planner.workloads.training.question import UNKNOWN_TOKENS
 
 UNPACKED = (
@@ -101,11 +102,11 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     )
 
 
-def _has_experts(model: str) -> bool:
-    """Whether a model is known, and has experts."""
-    with suppress(SpecError):
-        return Catalogue(None).load_model(model).num_experts > 0
-    return False
+def _known_model(name: object) -> ModelSpec | None:
+    """The model of a name or a path; None if it is not found."""
+    with suppress(PlannerError):
+        return Catalogue(None).load_model(str(name))
+    return None
 
 
 def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> MutableQuantities:
@@ -148,7 +149,8 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
         "few_bits": None if few_bits is None else few_bits[1],
         "packs_experts": few_bits is not None
         and _HAS_MODULES.fullmatch(few_bits[1]) is not None
-        and _has_experts(str(settings.values["model"])),
+        and (model := _known_model(settings.values["model"])) is not None
+        and model.num_experts > 0,
         "flash_attention_of_file": None if flash is None else flash.value,
         "holds_out": any(
             (options.texts.get(option) or "0").strip("0.")
@@ -164,10 +166,10 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
             quantities["adapted_experts"] = str(ExpertAdapters.EACH)
         elif names_shared_experts(modules):
             quantities["adapted_experts"] = str(ExpertAdapters.NONE)
-    model = settings.values.get("model")
-    if model and options.texts.get("zero_optimization.reduce_bucket_size") == "auto":
-        with suppress(PlannerError):
-            quantities["hidden_size"] = Catalogue(None).load_model(model).hidden_size
+    if options.texts.get("zero_optimization.reduce_bucket_size") == "auto" and (
+        model := _known_model(settings.values.get("model"))
+    ):
+        quantities["hidden_size"] = model.hidden_size
     for source in ("script", "deepspeed", "accelerate"):
         for name in getattr(options, source):
             number = options.number(source, name)
