@@ -340,7 +340,7 @@ def size_pools(
     ...                     request_rate=100, lengths="azure-code", engine="vllm",
     ...                     mode="aggregated")
     >>> len(answer.pools.placements), answer.pools.num_gpus - answer.mixed.num_gpus
-    (2, 0)
+    (2, 1)
     """
     call = _call(
         {**request, "contract": contract},

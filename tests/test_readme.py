@@ -36,6 +36,10 @@ NOT_RUN = {
     "steps.csv": "made from logs of a user",
     "my_verl.toml": "fitted to logs of a user",
     "path/to/config.json": "a file of a user",
+    "buy.json --price-change": "on a result of an earlier block",
+    "--services FILE": "a file of a user",
+    "report fleet.json": "on a result of a file of a user",
+    "bash train.sh": "a script of a user",
     "procurement": "takes minutes: the console blocks of its page show it",
 }
 # What begins with a table that commands of console blocks above made: tests/launch do the same.

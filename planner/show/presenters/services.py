@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,6 +42,7 @@ from planner.show.presenters.format_results import (
 )
 from planner.show.presenters.json_files import question_manifest
 from planner.show.presenters.purchase import recommendation_lines
+from planner.show.presenters.recommendation import MOST_LINES, count_lines
 from planner.show.presenters.row_tables import RowFiles, blocks
 from planner.show.presenters.size_screen import AT_90, PREDICTED, gpu_count_columns
 from planner.show.reports import SizeReport, written_report
@@ -54,10 +55,8 @@ _MIN_DIFFERENCE = 0.005
 _PEAK, _STANDALONE_COLUMNS = "peak_request_rate", "alone_per_day_usd"
 Rows = Sequence[Row]
 _MOST_TYPES = 5
-# Rows and sentences of the first screen, which has 24 lines of 80 columns: fewer rows of two
-# tables, fewer sentences with these or with advice on what to buy.
-_SHORT_ROWS, _SHORT_LINES = 7, 3
-_ROWS_OF_TWO_TABLES, _FEWER_LINES = 4, 1
+# Rows of all tables and sentences of the first screen, at most.
+_MOST_ROWS, _MOST_SENTENCES = 8, 3
 _RANKS = {
     "service": 0, "gpu": 0, PREDICTED: 1, AT_90: 1, "sized": 1, "a_day": 1, "model": 2, "plan": 3,
 }  # fmt: skip
@@ -84,41 +83,59 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
     options = [PurchaseOption.of_row(row) for row in report.options]
     change = read_price_change(report.price_change) if report.price_change else UNCHANGED
     recommendation = recommendation_lines(options, change, report.budget_per_year_usd)
-    has_cuts = len(report.cuts) > 1
-    most = _FEWER_LINES if recommendation or has_cuts else _SHORT_LINES
     if is_full:
         yield make_lines(title, mark=TOTAL, indent="")
         yield GAP
         yield make_lines(*recommendation, *others)
         yield from placement_tables(report)
         return
-    yield make_lines(title, mark=TOTAL, most=2)
-    yield make_lines(*recommendation)
-    yield make_lines(*others[:most], most=2)
-    left = _ROWS_OF_TWO_TABLES if has_cuts else _SHORT_ROWS
-    for block in placement_tables(report, is_full=is_full):
-        if isinstance(block, Table):
-            rows = block.rows[: max(left, 1)]
-            left -= len(rows)
-            yield replace(block, rows=rows)
-            more = len(block.rows) - len(rows)
-            if more:
-                yield make_lines(f"{more} more rows: --full")
+    rows, sentences, has_pools = _MOST_ROWS, _MOST_SENTENCES - bool(recommendation), True
+    while True:
+        screen = [
+            make_lines(title, mark=TOTAL, most=2),
+            make_lines(*recommendation),
+            make_lines(*others[:sentences], most=2),
+            *_first_rows(placement_tables(report, has_pools=has_pools), rows),
+        ]
+        hidden = len(others) > sentences or not (has_pools or report.cuts)
+        more = "--full shows all lines and rows, " * hidden
+        screen.append(make_lines(f"Next: {more}--csv writes the rows"))
+        if count_lines(screen) <= MOST_LINES or rows == 1:
+            yield from screen
+            return
+        if has_pools:
+            has_pools = False
+        elif sentences > 1:
+            sentences -= 1
         else:
+            rows -= 1
+
+
+def _first_rows(tables: Iterable[Block], number: int) -> Iterator[Block]:
+    """Yield tables with so many rows together, at least one each, and how many more there are."""
+    for block in tables:
+        if not isinstance(block, Table):
             yield block
-    hidden = len(others) > most or not report.cuts
-    yield make_lines(f"Next: {'--full shows all lines and rows, ' * hidden}--csv writes the rows")
+            continue
+        rows = block.rows[: max(number, 1)]
+        number -= len(rows)
+        yield replace(block, rows=rows)
+        if more := len(block.rows) - len(rows):
+            yield make_lines(f"{more} more rows: --full")
 
 
-def placement_tables(report: SizeReport, *, is_full: bool = True) -> Iterator[Block]:
-    """Yield where each service runs, and the tried cuts by length or, in full, the shared GPUs."""
+def placement_tables(report: SizeReport, *, has_pools: bool = True) -> Iterator[Block]:
+    """Yield where each service runs, and the tried cuts by length or the shared GPUs.
+
+    ``has_pools``: the shared GPUs are shown.
+    """
     yield Title(text=PLACED)
     table = fit_table(placed_columns(report.rows), lambda name: _RANKS.get(name, 2))
     yield replace(table, name="services")
     if len(report.cuts) > 1:
         yield Title(text=CUTS)
         yield replace(fit_table(cut_columns(report.cuts), lambda _: 0), name="cuts")
-    elif is_full and not report.cuts:
+    elif has_pools and not report.cuts:
         yield Title(text=POOLS)
         yield replace(fit_table(pool_columns(report.pools), lambda _: 0), name="pools")
 
