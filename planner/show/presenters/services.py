@@ -366,7 +366,7 @@ def length_pools_lines(length_pools: LengthPools) -> list[str]:
             if is_by_limits
             else "fewer requests share each replica"
         )
-        reason = f"One pool saves {share} of its cost; with pools {cause}:"
+        reason = f"Pools cost {share} more than one pool; with them {cause}:"
     return [*lines, f"{reason} {latency_cost}"]
 
 
