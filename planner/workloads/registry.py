@@ -17,6 +17,12 @@ _SHIPPED = {
     "serve": ("planner.workloads.serving.workload", "SERVE"),
     "rl": ("planner.workloads.rl.workload", "RL"),
 }
+_PURPOSES = {
+    "train": "pre-training and fine-tuning",
+    "inference": "static batches",
+    "serve": "requests",
+    "rl": "GRPO, PPO",
+}
 _REGISTERED: dict[str, Workload] = {}
 
 
@@ -37,8 +43,10 @@ def as_workload_name(name: str) -> str:
     """
     names = workload_names()
     if name not in names:
-        hint = did_you_mean(name, names)
-        raise SearchSpaceError(f"Unknown workload {name!r}.{hint} Known: {', '.join(names)}.")
+        known = ", ".join(f"{one} ({_PURPOSES[one]})" if one in _PURPOSES else one for one in names)
+        raise SearchSpaceError(
+            f"Unknown workload {name!r}.{did_you_mean(name, names)} Known: {known}."
+        )
     return name
 
 

@@ -120,8 +120,7 @@ def _format_degrees(row: Mapping[str, object], prefix: str) -> str:
 
 def _format_short(row: Mapping[str, object]) -> str:
     """The layout, the types, and the requests at once."""
-    types = f"{row['quantization']}, {row['kv_cache']} cache"
-    return f"{layout(row)}, {types}, concurrency {row['concurrency']:,}"
+    return f"{layout(row)}, {_format_types(row)}, concurrency {row['concurrency']:,}"
 
 
 def _format_brief(row: Mapping[str, object]) -> str:
@@ -134,8 +133,14 @@ def _format_brief(row: Mapping[str, object]) -> str:
     if row.get("prefill_replicas") is not None:
         before = f"{row['prefill_replicas']:,} x {_format_degrees(row, PREFILL)} for prefill"
         workers = f"{before} + {workers} for decode"
-    types = f"{row['quantization']}, {row['kv_cache']} cache"
-    return f"{workers}, {types}, concurrency {row['concurrency']:,} each"
+    return f"{workers}, {_format_types(row)}, concurrency {row['concurrency']:,} each"
+
+
+def _format_types(row: Mapping[str, object]) -> str:
+    """The number formats of weights, of experts where they differ, and of the cache."""
+    weights, experts = row["quantization"], row.get("expert_quantization")
+    of_experts = f", {experts} experts" if experts and experts != weights else ""
+    return f"{weights}{of_experts}, {row['kv_cache']} cache"
 
 
 def _format_broken_rule(candidates: Candidates, rule: str) -> str:
