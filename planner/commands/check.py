@@ -19,6 +19,7 @@ from planner.errors import InfeasibleError, LaunchError, PlannerError
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.launch_file import evaluate_launch
 from planner.launch.read.read_launch import is_document
+from planner.optimize.result_columns import full_columns
 from planner.optimize.source import first_row
 from planner.question.terms import glossary
 from planner.show.output_blocks import Block, make_lines
@@ -26,6 +27,7 @@ from planner.show.presenters.json_files import add_estimate
 from planner.show.presenters.launch_file import with_incompleteness
 from planner.show.presenters.load_check import refuse_overload
 from planner.show.presenters.plan_report import format_verdict, result_texts
+from planner.show.presenters.recommendation import batch_text
 from planner.show.presenters.row_tables import RowFiles
 from planner.show.presenters.uncertainty import evidence
 from planner.workloads.make_plan import Plan
@@ -38,6 +40,7 @@ _WITH_FILE = "together with --from"
 _NUM_RESULTS, _NOT_SPEED = 3, ("cost", "request latency")
 _LARGEST = 2**20
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_VARIATION = re.compile(r", lengths vary by [^,]*")
 _SET_OUTSIDE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Variables that decide on the GPUs of a command though nothing names them."""
 
@@ -124,7 +127,18 @@ def _line(checked: Checked) -> str:
     basis = "no published run"
     if confidence is not None:
         basis = f"90 % intervals; {evidence(confidence.basis, confidence.runs, confidence.missing)}"
-    return f"{verdict.removesuffix('.')}; {speed}; {basis} ({gpus})"
+    return f"{verdict.removesuffix('.')}; {_load(plan, row)}: {speed}; {basis} ({gpus})"
+
+
+def _load(plan: Plan, row: Mapping[str, object]) -> str:
+    """Return what the speed is of: the lengths and batch of a step, or the requests at once."""
+    source = plan.source_of(row)
+    full_row = first_row(full_columns({name: [value] for name, value in row.items()}, [source]))
+    if batch := batch_text(full_row):
+        return batch
+    load = plan.workload.wording.question_lines(source.inputs)[0]
+    load = _VARIATION.sub("", load.removeprefix("Requests: "))
+    return f"{load}, concurrency {row['concurrency']:,} each" if "concurrency" in row else load
 
 
 def _problem(checked: Checked) -> InfeasibleError | None:

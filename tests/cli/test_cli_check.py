@@ -33,7 +33,10 @@ def test_a_server_that_fits_is_one_line(check):
     done = check(SERVE, "--gpu", "h100")
     assert (done.exit_code, done.err) == (0, "")
     (line,) = done.out.splitlines()
-    assert re.match(r"Fits: peak [\d.]+ of 79.1 GiB \(> 99 % likely\); TTFT \d+ ms \(", line)
+    assert re.match(
+        r"Fits: peak [\d.]+ of 79.1 GiB \(> 99 % likely\); 1,024 tokens in, 1,024 out, "
+        r"concurrency \d+ each: TTFT \d+ ms \(", line
+    )  # fmt: skip
     assert "tok/s/GPU" in line
     assert "90 % intervals; " in line
     assert line.endswith("(2 x h100-sxm-80gb)")
@@ -44,7 +47,7 @@ def test_a_training_that_fits_is_one_line(check):
     assert done.exit_code == 0, done.err
     (line,) = done.out.splitlines()
     assert line.startswith("Fits: peak ")
-    assert "step time " in line
+    assert "; batch 128 x 4,096 tokens: step time " in line
 
 
 def test_a_command_that_cannot_fit_is_one_line_and_an_exit_code(check):
@@ -59,12 +62,19 @@ def test_the_gpu_that_planner_assumes_is_named_as_such(check):
     assert "h100-sxm-80gb, assumed: set --gpu)" in check(SERVE).out
 
 
-@each("command", [f"{SERVE} --max-tool-turns 4", f"{LARGE} --max-tool-turns 4"])
-def test_an_incomplete_reading_says_so_first(check, command):
+@each(
+    ("command", "unread"),
+    [
+        (f"{SERVE} --max-tool-turns 4", "--max-tool-turns"),
+        (f"{LARGE} --max-tool-turns 4", "--max-tool-turns"),
+        ("trtllm-serve Qwen/Qwen3-8B --extra_llm_api_options a.yaml", "a.yaml (not found)"),
+    ],
+)
+def test_an_incomplete_reading_says_so_first(check, command, unread):
     done = check(command, "--gpu", "l4")
 
     line = done.out or done.err
-    assert line.startswith("Incomplete reading, --max-tool-turns may change this. ")
+    assert line.startswith(f"Incomplete reading, {unread} may change this. ")
 
 
 @pytest.mark.slow
@@ -131,13 +141,17 @@ def test_what_nothing_reads_is_no_verdict(check):
     done = check("make all")
     assert (done.exit_code, done.out) == (LaunchError.exit_code, "")
     assert "starts nothing that is supported: it runs make" in done.err
+    assert "it runs train.sh (not found)." in check("bash train.sh").err
 
 
 def test_what_the_command_lacks_is_set_before_the_dashes(check):
     done = check("torchrun --nproc_per_node 8 -m axolotl.cli.train none.yaml", "--gpu", "h100")
     assert done.exit_code == LaunchError.exit_code
     assert "--from" not in done.err
-    assert done.err.endswith("does not specify the model (--model). Set it before --.\n")
+    expected = (
+        "does not specify the model (--model); none.yaml (not found) may. Set it before --.\n"
+    )
+    assert done.err.endswith(expected)
     set_too = check("torchrun --nproc_per_node 8 -m axolotl.cli.train none.yaml",
                     "--gpu", "h100", "--model", "llama-2-7b", "--set", "zero=3")  # fmt: skip
     assert set_too.exit_code == 0, set_too.err

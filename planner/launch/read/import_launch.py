@@ -233,8 +233,10 @@ class ImportedLaunch:
         suggestions = (
             f" Its text names {', '.join(candidates[:_MAX_CANDIDATES])}." if candidates else ""
         )
+        files = ", ".join(f"{name} (not found)" for name in self.command.missing_files)
+        may_have = f"; {files} may" if files else ""
         raise LaunchError(
-            f"{self.path} does not specify {labels}. Set it together with "
+            f"{self.path} does not specify {labels}{may_have}. Set it together with "
             f"--from.{suggestions}{reasons}"
         )
 

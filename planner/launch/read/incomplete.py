@@ -14,12 +14,6 @@ from planner.launch.read.option_lines import Status
 from planner.launch.targets import readers
 
 _COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$")
-_CONFIG_OPTION = re.compile(r"|-{0,2}[\w.-]*config[\w-]*|-c|(?:--)?deepspeed")
-_CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
-# Files of axolotl 0.21 and LLaMA-Factory 0.9; their names state the stage, and nothing else.
-_SHIPPED_FILE = re.compile(
-    r"(?:^|/)(?:deepspeed_configs/zero[1-3](?:_bf16)?|examples/deepspeed/ds_z[0-3]_config)\.json$"
-)
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
 _UNREAD_WORDS = re.compile(rf"{IN_BRANCHES}|{READ_AT_RUN_TIME}")
@@ -70,7 +64,7 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
     yield from _open_lengths(launch)
     yield from _cut_answers(launch)
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
-    yield from (f"{name} (not found)" for name in _missing_files(launch))
+    yield from (f"{name} (not found)" for name in launch.command.missing_files)
     yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))
 
 
@@ -125,16 +119,3 @@ def _cut_answers(launch: ImportedLaunch) -> Iterator[str]:
     for line in launch.lines:
         if line.option.endswith(_CONTEXT_OPTION) and 0 < parse_count(line.text) < longest:
             yield line.option
-
-
-def _missing_files(launch: ImportedLaunch) -> Iterator[str]:
-    """Yield the configurations that the command names, and that are not near its file."""
-    command = launch.command
-    variables = (option for name, option in command.environment.items() if name == "CONFIG_FILE")
-    options = (*command.positional, *command.options.values(), *command.unknown)
-    named = [option for option in options if _CONFIG_OPTION.fullmatch(option.option)]
-    for option in (*named, *variables):
-        for text in option.texts:
-            is_file = text and _CONFIG_FILE.search(text) and not _SHIPPED_FILE.search(text)
-            if text and is_file and text not in command.files:
-                yield text

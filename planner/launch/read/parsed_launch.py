@@ -28,6 +28,12 @@ MAX_PARENT_FOLDERS = 6
 LENGTHS = ("input_tokens", "output_tokens")
 """Terms of the lengths of requests."""
 _LARGEST = 1e18
+_CONFIG_OPTION = re.compile(r"|-{0,2}(?:[\w.-]*config|extra)[\w-]*|-c|(?:--)?deepspeed")
+_CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
+# Files of axolotl 0.21 and LLaMA-Factory 0.9; their names state the stage, and nothing else.
+_SHIPPED_FILE = re.compile(
+    r"(?:^|/)(?:deepspeed_configs/zero[1-3](?:_bf16)?|examples/deepspeed/ds_z[0-3]_config)\.json$"
+)
 _PLACEHOLDER = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+")  # of a number
 
 
@@ -89,6 +95,22 @@ class ParsedCommand:
     def words(self) -> list[str]:
         """The positional words that are readable."""
         return [text for word in self.positional for text in word.texts if text]
+
+    @property
+    def missing_files(self) -> list[str]:
+        """Names of configurations that the command takes and that are not near its file."""
+        variables = [option for name, option in self.environment.items() if name == "CONFIG_FILE"]
+        options = (*self.positional, *self.options.values(), *self.unknown)
+        named = [option for option in options if _CONFIG_OPTION.fullmatch(option.option)]
+        return [
+            text
+            for option in (*named, *variables)
+            for text in option.texts
+            if text
+            and _CONFIG_FILE.search(text)
+            and not _SHIPPED_FILE.search(text)
+            and text not in self.files
+        ]
 
 
 @record(kw_only=True)

@@ -41,6 +41,7 @@ from planner.launch.read.script_commands import (
     PYTHON_SUFFIX,
     YAML_SUFFIXES,
     find_sibling,
+    nearby_files,
     parse_script,
     parse_yaml,
     program_files,
@@ -65,6 +66,7 @@ from planner.launch.wrappers.read_helm_charts import (
 from planner.launch.wrappers.read_kustomizations import find_kustomization, read_kustomization
 from planner.launch.wrappers.read_programs import inner_commands, read_script
 from planner.launch.wrappers.read_resources import gpus_in_text
+from planner.launch.wrappers.read_wrapped_commands import SCRIPTS
 from planner.launch.write.benchmark import (
     REQUESTS,
     client_only_note,
@@ -240,7 +242,13 @@ def _explain_by_format(path: Path, text: str) -> str:
     )
     if error := unsupported_server([*programs], ""):
         return f"{path}: {error}"
-    names = [name for name in programs if name][:_MAX_NAMED]
+    names = [
+        f"{name} (not found)"
+        if name.endswith((PYTHON_SUFFIX, *SCRIPTS))
+        and not any(file.is_file() for file in nearby_files(path, name))
+        else name
+        for name in [*filter(None, programs)][:_MAX_NAMED]
+    ]
     summary = f"it runs {', '.join(names)}" if names else "it runs no program"
     return f"{path}: starts nothing that is supported: {summary}. Supported: {supported}."
 

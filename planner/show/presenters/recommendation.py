@@ -146,17 +146,24 @@ _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
 _STEPS_TIME, _CALENDAR_TIME = "time_to_train_days", "calendar_time_days"
 
 
+def batch_text(row: Mapping[str, object]) -> str:
+    """Return the batch of a step of training; empty for another workload."""
+    if "sequence_length" not in row or "global_batch_size" not in row or "train_gpus" in row:
+        return ""
+    return (
+        f"batch {formatting.format_count(row['global_batch_size'])} x "
+        f"{formatting.format_count(row['sequence_length'])} tokens"
+    )
+
+
 def question_texts(report: SearchReport, *, has_price: bool = True) -> list[str]:
     """Return the question: its title, the work and the price if shown, and further lines."""
     row = report.best_row
     title, *lines = map(str, report.manifest.get("question") or [report.manifest.get("model")])
     verb = _VERBS.get(report.workload.name, "Run")
     work = []
-    if "sequence_length" in row and "global_batch_size" in row and "train_gpus" not in row:
-        work.append(
-            f"batch {formatting.format_count(row['global_batch_size'])} x "
-            f"{formatting.format_count(row['sequence_length'])} tokens"
-        )
+    if batch := batch_text(row):
+        work.append(batch)
         if number_of(row, "total_tokens") > 0:
             work.append(f"{formatting.format_large(row['total_tokens'])} tokens")
     price = price_text(row) if has_price and GPU not in report.comparisons else ""
