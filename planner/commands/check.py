@@ -127,16 +127,15 @@ def _line(checked: Checked) -> str:
     basis = "no published run"
     if confidence is not None:
         basis = f"90 % intervals; {evidence(confidence.basis, confidence.runs, confidence.missing)}"
-    return f"{verdict.removesuffix('.')}; {_load(plan, row)}: {speed}; {basis} ({gpus})"
+    return f"{verdict.removesuffix('.')}; {_load(plan, evaluation)}: {speed}; {basis} ({gpus})"
 
 
-def _load(plan: Plan, row: Mapping[str, object]) -> str:
+def _load(plan: Plan, evaluation: Evaluation) -> str:
     """Return what the speed is of: the lengths and batch of a step, or the requests at once."""
-    source = plan.source_of(row)
-    full_row = first_row(full_columns({name: [value] for name, value in row.items()}, [source]))
-    if batch := batch_text(full_row):
+    row = first_row(full_columns(evaluation.table(), [evaluation.source]))
+    if batch := batch_text(row):
         return batch
-    load = plan.workload.wording.question_lines(source.inputs)[0]
+    load = plan.workload.wording.question_lines(evaluation.source.inputs)[0]
     load = _VARIATION.sub("", load.removeprefix("Requests: "))
     return f"{load}, concurrency {row['concurrency']:,} each" if "concurrency" in row else load
 

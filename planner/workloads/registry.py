@@ -43,9 +43,10 @@ def as_workload_name(name: str) -> str:
     """
     names = workload_names()
     if name not in names:
-        known = ", ".join(f"{one} ({_PURPOSES[one]})" if one in _PURPOSES else one for one in names)
+        purposes = {name: f" ({purpose})" for name, purpose in _PURPOSES.items()}
+        choices = ", ".join(f"{choice}{purposes.get(choice, '')}" for choice in names)
         raise SearchSpaceError(
-            f"Unknown workload {name!r}.{did_you_mean(name, names)} Known: {known}."
+            f"Unknown workload {name!r}.{did_you_mean(name, names)} Known: {choices}."
         )
     return name
 

@@ -146,14 +146,12 @@ _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
 _STEPS_TIME, _CALENDAR_TIME = "time_to_train_days", "calendar_time_days"
 
 
-def batch_text(row: Mapping[str, object]) -> str:
+def batch_text(row: Row) -> str:
     """Return the batch of a step of training; empty for another workload."""
     if "sequence_length" not in row or "global_batch_size" not in row or "train_gpus" in row:
         return ""
-    return (
-        f"batch {formatting.format_count(row['global_batch_size'])} x "
-        f"{formatting.format_count(row['sequence_length'])} tokens"
-    )
+    sequences, tokens = number_of(row, "global_batch_size"), number_of(row, "sequence_length")
+    return f"batch {formatting.format_count(sequences)} x {formatting.format_count(tokens)} tokens"
 
 
 def question_texts(report: SearchReport, *, has_price: bool = True) -> list[str]:
