@@ -8,6 +8,22 @@ _MAX_SUGGESTIONS = 3
 # A shorter part is in many words by chance.
 _SHORTEST_PART = 4
 
+OTHER_WORDS = {
+    "global_batch_size": ("batch_size", "batch", "gbs"),
+    "sequence_length": ("seq_len", "seqlen", "context_length", "max_length", "max_seq_length"),
+    "gpus": ("nodes", "num_gpus", "gpu_count", "world_size"),
+    "gpu": ("gpu_type", "gpu_name", "hardware", "device", "accelerator"),
+    "tokens": ("dataset_tokens", "train_tokens", "training_tokens"),
+    "calendar_time": ("days", "hours", "within"),
+    "input_tokens": ("prompt_tokens", "prompt_length", "input_length", "isl"),
+    "output_tokens": ("max_tokens", "max_new_tokens", "output_length", "osl"),
+    "request_rate": ("qps", "rps", "rate", "requests_per_second"),
+    "precision": ("dtype", "quant", "quantization"),
+    "gpus_per_node": ("num_gpus_per_node", "gpus_per_host"),
+}
+"""What people write, by the option that means it."""
+_OPTION_OF_WORD = {word: option for option, words in OTHER_WORDS.items() for word in words}
+
 REMOVED_OPTIONS = {
     "search storage": (
         "planner 0.1.0 was the last version with it. Leave it out: a search with the same seed "
@@ -103,11 +119,17 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     ' Did you mean micro_batch_size?'
     >>> did_you_mean("--seq", ["--seed", "--sequence-length"])
     ' Did you mean --sequence-length?'
+    >>> did_you_mean("--qps", ["--gpus", "--request-rate"])
+    ' Did you mean --request-rate?'
     """
     from difflib import get_close_matches
 
     candidates, text = sorted(choices), word.lower()
     part = text.lstrip("-")
+    option = _OPTION_OF_WORD.get(part.replace("-", "_"))
+    for choice in candidates:
+        if option is not None and choice.lstrip("-").replace("-", "_") == option:
+            return f" Did you mean {choice}?"
     starts = [choice for choice in candidates if choice.lower().startswith(text)]
     contain = [choice for choice in candidates if part in choice.lower()]
     for close in (starts, contain):

@@ -11,6 +11,7 @@ from rows import each
 
 from planner.cli.app import COMMANDS, WIDEST, command_line
 from planner.cli.help import examples
+from planner.errors import OTHER_WORDS
 from planner.question.terms import glossary, terms_of
 
 GROUPS = {"specs": ("list", "show", "validate"), "sweep": ("show",)}
@@ -166,7 +167,10 @@ def test_the_examples_run(planner, tmp_path, monkeypatch, line):
         (("search", "--modle", "x"), "Did you mean --mode or --model"),
         (("search", "--tensor-parallel"), "a parameter: --set tensor_parallel=VALUE."),
         (("search", "--tp", "8"), "a parameter: --set tensor_parallel=VALUE."),
+        (("search", "--days", "30"), "Did you mean --calendar-time?"),
+        (("size", "--max-new-tokens", "8"), "Did you mean --output-tokens?"),
         (("search", "--workload", "trian"), "Did you mean train"),
+        (("search", "--workload", "sft"), "train (pre-training and fine-tuning)"),
         (("search", "--model", "llama-7b", "--gpus", "8", "--driver", "optna"), "mean optuna?"),
         (("search", "--model", "llama-7b", "--gpus", "8", "--gpu", "h10"), "Did you mean"),
         (("search", "--model", "llama-7b", "--gpus", "8", "--gpu", "h100-smx"), "h100-sxm-80gb"),
@@ -180,6 +184,12 @@ def test_wrong_words_get_a_hint(planner, arguments, words):
     ran = planner(*arguments)
     assert ran.exit_code in (2, 3)
     assert words in ran.err
+
+
+def test_other_words_mean_options_that_are_there(planner):
+    sections = options_by_section(planner("search", "-h", "all").out)
+    options = {option for shown in sections.values() for option in shown}
+    assert {f"--{name.replace('_', '-')}" for name in OTHER_WORDS} <= options
 
 
 def test_short_names_and_numbers_with_letters(planner, tmp_path):
