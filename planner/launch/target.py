@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
 from importlib.resources import files
-from operator import attrgetter
 from typing import Any, Self, TypeAlias
 
 from planner.base import software_enums
@@ -25,7 +24,7 @@ from planner.base.units import ceil_div
 from planner.configurations.configuration_tables import PREFILL
 from planner.documents.shell.edits import Changes
 from planner.errors import InfeasibleError, LaunchError
-from planner.launch.expressions import ValueLookup
+from planner.launch.expressions import ValueLookup, attribute
 from planner.launch.option_table import (
     MutableQuantities,
     OptionRole,
@@ -41,6 +40,7 @@ from planner.launch.option_table import (
 )
 from planner.launch.read.expression_rows import (
     parse_parameters,
+    plan_environment,
     plan_notes,
     user_rows,
     write_quantities,
@@ -135,7 +135,7 @@ class LaunchJob:
     def value_of(self, name: str) -> Any:
         """Return a value for expressions of option tables: also numbers of nodes, steps, ranks."""
         if "." in name:
-            return attrgetter(name)(self)
+            return attribute(self, name)
         return getattr(self, name) if name in JOB_NAMES else self[name]
 
     def option_values(self, quantities: Quantities) -> dict[str, Any]:
@@ -504,8 +504,15 @@ class LaunchTarget:
         self._refuse_other_layout(unexpressed)
         is_exact = name in (*self.profiles, *self.nearest)
         notes = () if is_exact else (f"Times and memory are predicted as for {name}.",)
+        environment = plan_environment(self.table, lookup)
+        processes, benchmark = (
+            tuple(replace(each, environment={**each.environment, **environment}) for each in group)
+            for group in (draft.processes, draft.benchmark)
+        )
         return replace(
             draft,
+            processes=processes,
+            benchmark=benchmark,
             unexpressed=unexpressed,
             left=(*settings.left, *draft.left, *plan_notes(self.table, OptionRole.ADVICE, lookup)),
             notes=(*notes, *draft.notes),

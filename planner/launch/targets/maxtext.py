@@ -350,7 +350,6 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             *user_arguments("maxtext", job),
         ),
         launcher="",
-        environment={"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"},
     )
 
 
