@@ -16,8 +16,10 @@ is loaded:
     division by zero, is missing; such a value is neither less nor greater than any
 ``'full' if recomputes else 'none'``, ``('a', 'b')``
     a condition, and a list after ``in``
-``any max min ceil_div nearest int float lower replace ends starts contains last words``
-    functions of values: ``any`` of a list; ``max`` and ``min`` skip what is no number;
+``any sum max min round ceil_div nearest int float lower replace concat ends starts contains last
+words``
+    functions of values: ``any`` and ``sum`` of a list; ``max``, ``min`` and ``sum`` skip what is no
+    number; ``concat(a, ' x ', b)`` is one text, missing if a part is;
     ``nearest(a, b)`` is the positive multiple of ``b`` nearest to ``a``;
     ``replace(text, '+', ' ')`` has one text for another; ``ends(text, 'a', 'b')`` is
     true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
@@ -95,6 +97,8 @@ _EQUALITY: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "any": lambda values: any(values or ()),
+    "sum": lambda values: sum(filter(_is_number, values or ())),
+    "round": lambda value, digits=None: round(value, digits) if _is_number(value) else None,
     "max": lambda *values: max(filter(_is_number, values), default=None),
     "min": lambda *values: min(filter(_is_number, values), default=None),
     "ceil_div": lambda a, b: ceil_div(a, b) if _is_number(a) and _is_number(b) and b else None,
@@ -103,6 +107,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "float": lambda value: float(value) if _is_number(value) else None,
     "lower": lambda text: None if text is None else str(text).lower(),
     "replace": lambda text, old, new: None if text is None else str(text).replace(old, new),
+    "concat": lambda *parts: None if None in parts else "".join(map(str, parts)),
     "ends": lambda text, *words: str(text or "").endswith(words),
     "starts": lambda text, *words: str(text or "").startswith(words),
     "contains": lambda text, *words: any(word in str(text or "") for word in words),
