@@ -16,13 +16,13 @@ is loaded:
     division by zero, is missing; such a value is neither less nor greater than any
 ``'full' if recomputes else 'none'``, ``('a', 'b')``
     a condition, and a list after ``in``
-``any sum max min round ceil_div nearest int float lower replace concat ends starts contains last
-words``
-    functions of values: ``any`` and ``sum`` of a list; ``max``, ``min`` and ``sum`` skip what is no
-    number; ``concat(a, ' x ', b)`` is one text, missing if a part is;
-    ``nearest(a, b)`` is the positive multiple of ``b`` nearest to ``a``;
-    ``replace(text, '+', ' ')`` has one text for another; ``ends(text, 'a', 'b')`` is
-    true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
+``any only sum max min round ceil_div nearest int float lower replace concat ends starts contains
+last words``
+    functions of values: ``any`` and ``sum`` of a list, ``only`` its value if it has just one;
+    ``max``, ``min`` and ``sum`` skip what is no number; ``nearest(a, b)`` is the positive multiple
+    of ``b`` nearest to ``a``; ``replace(text, '+', ' ')`` has one text for another;
+    ``concat(a, ' x ', b)`` is one text, missing if a part is; ``ends(text, 'a', 'b')`` is true for
+    a text that ends with one of the words, ``starts`` and ``contains`` likewise;
     ``last('a.b.C')`` is ``C``, ``words('[a, b]')`` is ``a b``
 ``number amount text name joined modules flag on has lists count unknown before``
     functions of options, in readers only: the first option with a positive whole number, with a
@@ -97,6 +97,7 @@ _EQUALITY: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "any": lambda values: any(values or ()),
+    "only": lambda values: values[0] if len(values or ()) == 1 else None,
     "sum": lambda values: sum(filter(_is_number, values or ())),
     "round": lambda value, digits=None: round(value, digits) if _is_number(value) else None,
     "max": lambda *values: max(filter(_is_number, values), default=None),
