@@ -41,7 +41,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -219,7 +219,7 @@ def _evaluate(
             result = value(node.values[0])
             for inner in node.values[1:]:
                 if isinstance(result, Each):
-                    pairs = zip(result, value(inner), strict=True)
+                    pairs = _pairs(result, value(inner))
                     result = Each(a or b if stops_at else a and b for a, b in pairs)
                 elif bool(result) is stops_at:
                     return result
@@ -242,9 +242,8 @@ def _evaluate(
             for sign, part in zip(node.ops, node.comparators, strict=True):
                 right = value(part)
                 if isinstance(left, Each):
-                    each = right if isinstance(right, Each) else (right,) * len(left)
-                    return Each(None not in pair and _compare(sign, *pair)
-                                for pair in zip(left, each, strict=True))  # fmt: skip
+                    pairs = _pairs(left, right)
+                    return Each(None not in pair and _compare(sign, *pair) for pair in pairs)
                 if not _compare(sign, left, right):
                     return False
                 left = right
@@ -253,6 +252,11 @@ def _evaluate(
             keywords = {str(word.arg): value(word.value) for word in node.keywords}
             return functions[name](*map(value, node.args), **keywords)
     raise TypeError(f"{ast.unparse(node)} was not checked.")
+
+
+def _pairs(left: Each, right: Any) -> Iterator[tuple[Any, Any]]:
+    """Return each part of a list with that of another, or with the same value."""
+    return zip(left, right if isinstance(right, Each) else (right,) * len(left), strict=True)
 
 
 def _compare(sign: ast.cmpop, left: Any, right: Any) -> bool:

@@ -55,6 +55,7 @@ from planner.launch.read.parsed_launch import (
 from planner.optimize.collector import full_rows
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_about, terms_of
+from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
@@ -551,6 +552,19 @@ class LaunchTarget:
         Raises `LaunchError`: its options contradict each other.
         """
         return self.answers(self.make_reader(command))
+
+
+def models_of(request: Request) -> list[ModelSpec]:
+    """Return the models of a search's request."""
+    names = (request.model,) if isinstance(request.model, str) else request.model or ()
+    return [Catalogue(request.specs).load_model(str(name)) for name in names]
+
+
+def without_framework(request: Request, name: str) -> Request:
+    """Return a search's request without one of its frameworks, if it has several."""
+    if not isinstance(request.framework, tuple):
+        return request
+    return replace(request, framework=tuple(each for each in request.framework if each != name))
 
 
 def option_texts(reading: OptionReader, tool: str, workload: str = "train") -> SettingsBuilder:

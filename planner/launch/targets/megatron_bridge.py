@@ -43,6 +43,7 @@ from planner.launch.target import (
     LaunchTarget,
     Value,
     fill_template,
+    models_of,
     overrides,
     user_arguments,
 )
@@ -55,7 +56,6 @@ from planner.launch.targets.megatron_shape import (
 )
 from planner.launch.write.benchmark import training_draft
 from planner.question.request import Request
-from planner.specs.catalogue import Catalogue
 
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
@@ -409,9 +409,7 @@ def _layer_kinds(job: LaunchJob) -> str | None:
 
 def _narrow_request(request: Request) -> Request:
     """Limit the request to one pipeline stage if a model has layers of several kinds."""
-    names = (request.model,) if isinstance(request.model, str) else tuple(request.model or ())
-    catalogue = Catalogue(request.specs)
-    if not any(is_hybrid(catalogue.load_model(str(name))) for name in names):
+    if not any(map(is_hybrid, models_of(request))):
         return request
     return replace(request, settings={"pipeline_parallel": 1, **request.settings})
 
