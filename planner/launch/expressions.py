@@ -7,17 +7,22 @@ is loaded:
     constants; ``missing`` is a value that nothing sets
 ``tensor_parallel``
     a parameter or quantity: of the file that is read, or of the plan that is written
-``model.num_experts``
-    in writers only: an attribute of the model, the profile, the GPU or the cluster of the plan
+``model.num_experts``, ``model.attentions.head_dim``
+    an attribute of the model; in writers also of the profile, the GPU or the cluster of the plan.
+    Of a list it has the values of all its parts: comparisons, ``and`` and ``or`` hold for each,
+    where a missing part is false
 ``+ - * / // %``, ``== != < <= > >= in``, ``and or not``
     ``width or 4 * hidden_size`` is a default; arithmetic with a missing value or a text, or a
     division by zero, is missing; such a value is neither less nor greater than any
 ``'full' if recomputes else 'none'``, ``('a', 'b')``
     a condition, and a list after ``in``
-``max min ceil_div nearest int float lower ends starts contains last words``
-    functions of values: ``max`` and ``min`` skip what is no number; ``nearest(a, b)`` is the
-    positive multiple of ``b`` nearest to ``a``; ``ends(text, 'a', 'b')`` is
-    true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
+``any only sum max min round ceil_div nearest int float lower replace concat ends starts contains
+last words``
+    functions of values: ``any`` and ``sum`` of a list, ``only`` its value if it has just one;
+    ``max``, ``min`` and ``sum`` skip what is no number; ``nearest(a, b)`` is the positive multiple
+    of ``b`` nearest to ``a``; ``replace(text, '+', ' ')`` has one text for another;
+    ``concat(a, ' x ', b)`` is one text, missing if a part is; ``ends(text, 'a', 'b')`` is true for
+    a text that ends with one of the words, ``starts`` and ``contains`` likewise;
     ``last('a.b.C')`` is ``C``, ``words('[a, b]')`` is ``a b``
 ``number amount text name joined modules flag on has lists count unknown before``
     functions of options, in readers only: the first option with a positive whole number, with a
@@ -36,12 +41,27 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
 from planner.base.records import record
 from planner.base.units import ceil_div
+
+
+class Each(tuple[Any, ...]):
+    """The values of all parts of a list."""
+
+
+def attribute(value: Any, path: str) -> Any:
+    """Return an attribute by its dotted path: of a list those of its parts, None of None."""
+    for name in path.split("."):
+        if isinstance(value, tuple):
+            value = Each(None if part is None else getattr(part, name) for part in value)
+        elif value is not None:
+            value = getattr(value, name)
+    return value
+
 
 ExpressionValue: TypeAlias = "str | int | float | bool | tuple[ExpressionValue, ...] | None"
 """Value of an expression; None: missing."""
@@ -76,6 +96,10 @@ _EQUALITY: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.NotIn: lambda value, values: value not in values,
 }
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "any": lambda values: any(values or ()),
+    "only": lambda values: values[0] if len(values or ()) == 1 else None,
+    "sum": lambda values: sum(filter(_is_number, values or ())),
+    "round": lambda value, digits=None: round(value, digits) if _is_number(value) else None,
     "max": lambda *values: max(filter(_is_number, values), default=None),
     "min": lambda *values: min(filter(_is_number, values), default=None),
     "ceil_div": lambda a, b: ceil_div(a, b) if _is_number(a) and _is_number(b) and b else None,
@@ -83,6 +107,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "int": lambda value: int(value) if _is_number(value) else None,
     "float": lambda value: float(value) if _is_number(value) else None,
     "lower": lambda text: None if text is None else str(text).lower(),
+    "replace": lambda text, old, new: None if text is None else str(text).replace(old, new),
+    "concat": lambda *parts: None if None in parts else "".join(map(str, parts)),
     "ends": lambda text, *words: str(text or "").endswith(words),
     "starts": lambda text, *words: str(text or "").startswith(words),
     "contains": lambda text, *words: any(word in str(text or "") for word in words),
@@ -190,10 +216,16 @@ def _evaluate(
             return value(node.body if value(node.test) else node.orelse)
         case ast.BoolOp():
             stops_at = isinstance(node.op, ast.Or)
-            for inner in node.values[:-1]:
-                if bool(result := value(inner)) is stops_at:
+            result = value(node.values[0])
+            for inner in node.values[1:]:
+                if isinstance(result, Each):
+                    pairs = _pairs(result, value(inner))
+                    result = Each(a or b if stops_at else a and b for a, b in pairs)
+                elif bool(result) is stops_at:
                     return result
-            return value(node.values[-1])
+                else:
+                    result = value(inner)
+            return result
         case ast.UnaryOp():
             operand = value(node.operand)
             if isinstance(node.op, ast.Not):
@@ -209,6 +241,9 @@ def _evaluate(
             left = value(node.left)
             for sign, part in zip(node.ops, node.comparators, strict=True):
                 right = value(part)
+                if isinstance(left, Each):
+                    pairs = _pairs(left, right)
+                    return Each(None not in pair and _compare(sign, *pair) for pair in pairs)
                 if not _compare(sign, left, right):
                     return False
                 left = right
@@ -217,6 +252,11 @@ def _evaluate(
             keywords = {str(word.arg): value(word.value) for word in node.keywords}
             return functions[name](*map(value, node.args), **keywords)
     raise TypeError(f"{ast.unparse(node)} was not checked.")
+
+
+def _pairs(left: Each, right: Any) -> Iterator[tuple[Any, Any]]:
+    """Return each part of a list with that of another, or with the same value."""
+    return zip(left, right if isinstance(right, Each) else (right,) * len(left), strict=True)
 
 
 def _compare(sign: ast.cmpop, left: Any, right: Any) -> bool:

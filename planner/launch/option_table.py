@@ -28,7 +28,9 @@ A row of ``options/<target>.csv``:
     ``text`` is true for the file; ``impossible``: an error with it, for a plan; ``unexpressed``,
     ``advice``: a note that the target cannot express ``text`` of the parameter, or that the user
     decides it; ``user``: the user sets the option by the shell variable ``parameter``, whose
-    default is ``text``; without a variable the option has that text
+    default is ``text``; without a variable the option has that text; ``environment``: the
+    processes of the plan have the variable ``option`` of the environment, with ``text``; ``unset``:
+    the parameter has no value in the file, whatever earlier rows set
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
@@ -100,12 +102,15 @@ class OptionRole(StrEnum):
     UNEXPRESSED = "unexpressed"
     ADVICE = "advice"
     USER = "user"
+    ENVIRONMENT = "environment"
+    UNSET = "unset"
 
 
 EXPRESSION_ROLES = (
     *(OptionRole.READ, OptionRole.SET, OptionRole.SIZE, OptionRole.WRITE),
     *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED, OptionRole.IMPOSSIBLE),
     *(OptionRole.FALLBACK, OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
+    *(OptionRole.ENVIRONMENT, OptionRole.UNSET),
 )
 """Roles of rows whose ``value`` and ``text`` are expressions."""
 _OTHER_ROLES = (

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
 from importlib.resources import files
-from operator import attrgetter
 from typing import Any, Self, TypeAlias
 
 from planner.base import software_enums
@@ -25,7 +24,7 @@ from planner.base.units import ceil_div
 from planner.configurations.configuration_tables import PREFILL
 from planner.documents.shell.edits import Changes
 from planner.errors import InfeasibleError, LaunchError
-from planner.launch.expressions import ValueLookup
+from planner.launch.expressions import ValueLookup, attribute
 from planner.launch.option_table import (
     MutableQuantities,
     OptionRole,
@@ -41,6 +40,7 @@ from planner.launch.option_table import (
 )
 from planner.launch.read.expression_rows import (
     parse_parameters,
+    plan_environment,
     plan_notes,
     user_rows,
     write_quantities,
@@ -55,6 +55,7 @@ from planner.launch.read.parsed_launch import (
 from planner.optimize.collector import full_rows
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_about, terms_of
+from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
@@ -135,7 +136,7 @@ class LaunchJob:
     def value_of(self, name: str) -> Any:
         """Return a value for expressions of option tables: also numbers of nodes, steps, ranks."""
         if "." in name:
-            return attrgetter(name)(self)
+            return attribute(self, name)
         return getattr(self, name) if name in JOB_NAMES else self[name]
 
     def option_values(self, quantities: Quantities) -> dict[str, Any]:
@@ -504,8 +505,15 @@ class LaunchTarget:
         self._refuse_other_layout(unexpressed)
         is_exact = name in (*self.profiles, *self.nearest)
         notes = () if is_exact else (f"Times and memory are predicted as for {name}.",)
+        environment = plan_environment(self.table, lookup)
+        processes, benchmark = (
+            tuple(replace(each, environment={**each.environment, **environment}) for each in group)
+            for group in (draft.processes, draft.benchmark)
+        )
         return replace(
             draft,
+            processes=processes,
+            benchmark=benchmark,
             unexpressed=unexpressed,
             left=(*settings.left, *draft.left, *plan_notes(self.table, OptionRole.ADVICE, lookup)),
             notes=(*notes, *draft.notes),
@@ -544,6 +552,19 @@ class LaunchTarget:
         Raises `LaunchError`: its options contradict each other.
         """
         return self.answers(self.make_reader(command))
+
+
+def models_of(request: Request) -> list[ModelSpec]:
+    """Return the models of a search's request."""
+    names = (request.model,) if isinstance(request.model, str) else request.model or ()
+    return [Catalogue(request.specs).load_model(str(name)) for name in names]
+
+
+def without_framework(request: Request, name: str) -> Request:
+    """Return a search's request without one of its frameworks, if it has several."""
+    if not isinstance(request.framework, tuple):
+        return request
+    return replace(request, framework=tuple(each for each in request.framework if each != name))
 
 
 def option_texts(reading: OptionReader, tool: str, workload: str = "train") -> SettingsBuilder:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rows import each
@@ -10,7 +12,7 @@ from rows import each
 from planner.documents.shell.edits import implied_option
 from planner.errors import LaunchError
 from planner.launch import READ_ONLY_TOOLS, TARGETS
-from planner.launch.expressions import Expression
+from planner.launch.expressions import Expression, attribute
 from planner.launch.option_table import (
     EXPRESSION_ROLES,
     OptionAlias,
@@ -24,6 +26,7 @@ from planner.launch.option_table import (
 from planner.launch.read.expression_rows import (
     apply_read_rows,
     derive_options,
+    plan_environment,
     plan_notes,
     user_rows,
     write_quantities,
@@ -287,7 +290,7 @@ def test_the_rows_of_the_trainer_use_names_that_something_sets(
                 assert {*re.findall(r"\{(\w+)", row.note)} <= given, row
 
 
-WITHOUT_TEXT = (OptionRole.REQUIRED, OptionRole.ADVICE, OptionRole.USER)
+WITHOUT_TEXT = (OptionRole.REQUIRED, OptionRole.ADVICE, OptionRole.USER, OptionRole.UNSET)
 
 
 @each("name", sorted({*TARGETS, *READ_ONLY_TOOLS}))
@@ -299,7 +302,7 @@ def test_every_shipped_expression_is_valid(name: str) -> None:
         except OSError:
             continue
         for row in rows.expressions:
-            assert bool(row.option) is (row.role is OptionRole.USER)
+            assert bool(row.option) is (row.role in (OptionRole.USER, OptionRole.ENVIRONMENT))
             assert bool(row.text) or row.role in WITHOUT_TEXT
             assert row.read_options or row.role
         written = {row["role"] for row in shipped_rows(f"options/{stem}.csv")}
@@ -383,3 +386,53 @@ def test_a_release_is_before_another_only_where_one_is_named(release: str, is_be
     apply_read_rows(reading, rows, settings, {})
     assert ("zero_stage" in settings.values) is is_before
     assert Expression.parse("before('0.8')").options == frozenset()
+
+
+LAYERS = SimpleNamespace(
+    blocks=(SimpleNamespace(width=8, bias=True), SimpleNamespace(width=0, bias=False), None)
+)
+
+
+@each(
+    "text, value",
+    [
+        ("any(model.blocks.width > 8)", False),
+        ("any(model.blocks.width == 0 and model.blocks.bias == false)", True),
+        ("any(model.blocks.width != model.blocks.width)", False),  # a missing part is not unequal
+        ("sum(model.blocks.bias and model.blocks.width)", 8),
+        ("only(model.blocks.width)", None),
+        ("model.blocks.width > 0 and 1", (1, False, False)),
+        ("any(model.blocks.width and absent)", False),
+        ("concat(1, ' x ', 2)", "1 x 2"),
+        ("concat(1, missing)", None),
+        ("replace('a+b', '+', ' ')", "a b"),
+        ("round(1.26, 1)", 1.3),
+    ],
+)
+def test_lists_of_a_model(text: str, value: object) -> None:
+    def lookup(name: str) -> Any:
+        of_model = name.startswith("model.")
+        return attribute(LAYERS, name.removeprefix("model.")) if of_model else None
+
+    assert Expression.parse(text).evaluate(lookup) == value
+
+
+def test_a_row_removes_a_value_with_its_default() -> None:
+    rows = table(
+        ("zero_stage", "", "read", "3", "as it shards"),
+        ("zero_stage", "flag('dense')", "unset", "", ""),
+    )
+    assert read(rows)[0].values == {"zero_stage": 3}
+    settings, _ = read(rows, dense="true")
+    assert not settings.values
+    assert not settings.defaults
+
+
+def test_a_row_sets_the_environment_of_a_plan() -> None:
+    row = OptionRow(
+        parameter="", value="width > 4", role=OptionRole.ENVIRONMENT, option="CONNECTIONS",
+        text="width // 8", since="", note="",
+    )  # fmt: skip
+    rows = OptionTable(rows=(), expressions=(row,))
+    assert plan_environment(rows, {"width": 8}.get) == {"CONNECTIONS": "1"}
+    assert not plan_environment(rows, {"width": 4}.get)

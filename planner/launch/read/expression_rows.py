@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
-from planner.launch.expressions import Expression, ExpressionValue, ValueLookup
+from planner.launch.expressions import Expression, ExpressionValue, ValueLookup, attribute
 from planner.launch.option_table import (
     MutableQuantities,
     OptionAliasTable,
@@ -36,6 +36,7 @@ from planner.launch.read.parsed_launch import (
 )
 from planner.launch.read.training_values import DEGREES, read_adapter_targets, set_training_value
 from planner.question.terms import terms_of
+from planner.specs.model import ModelSpec
 from planner.specs.software_profile import is_before
 
 _LAUNCHER_GPUS, _LAUNCHER_NODES, _PROGRAM = "launcher_gpus", "launcher_nodes", "program"
@@ -50,11 +51,13 @@ def apply_read_rows(
     quantities: MutableQuantities,
     workload: str = "train",
     sizes: MutableQuantities | None = None,
+    model: ModelSpec | None = None,
 ) -> MutableQuantities | None:
     """Set what the rows of a table compute; return the sizes of the model, None if it has none.
 
     ``quantities`` are names that expressions use besides settings and the table's parameters; those
-    that rows compute are added. ``sizes`` collects those of the model, complete or not.
+    that rows compute are added. ``sizes`` collects those of the model, complete or not; ``model``
+    is the one that the file names, if planner knows it.
     Raises LaunchError if a row refuses the file.
     """
     terms = terms_of(workload, "parameter", "question")
@@ -68,6 +71,8 @@ def apply_read_rows(
 
     def lookup(name: str) -> ExpressionValue:
         """Return a size, a quantity, a setting or a parameter that the table reads."""
+        if name.startswith("model."):
+            return attribute(model, name.removeprefix("model."))  # type: ignore[no-any-return]
         for values in (sizes, quantities):
             if values.get(name) is not None:
                 return values[name]
@@ -82,6 +87,10 @@ def apply_read_rows(
         if row.role is OptionRole.REQUIRED:
             if settings.values.get(row.parameter) is None:
                 settings.mark_missing(row.parameter)
+            continue
+        if row.role is OptionRole.UNSET:
+            for unset in (settings.values, settings.defaults):
+                unset.pop(row.parameter, None)
             continue
         values = (
             sizes
@@ -156,7 +165,10 @@ def derive_options(
 
 
 _WRITING = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
-_ROLES_OF_PLANS = (*_WRITING, OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER)
+_ROLES_OF_PLANS = (
+    *(*_WRITING, OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
+    OptionRole.ENVIRONMENT,
+)
 _SPLIT = (*DEGREES, "num_gpus")
 _NEEDED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 
@@ -211,6 +223,15 @@ def plan_notes(
         for row in table.expressions
         if row.role is role and _holds(row, plan_value, {})
     )
+
+
+def plan_environment(table: OptionTable, plan_value: ValueLookup) -> dict[str, str]:
+    """Return the variables of the environment of a plan's processes: rows ``environment``."""
+    return {
+        row.option: format_option_value(row.expression.evaluate(plan_value))
+        for row in table.expressions
+        if row.role is OptionRole.ENVIRONMENT and _holds(row, plan_value, {})
+    }
 
 
 def user_rows(

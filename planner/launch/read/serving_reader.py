@@ -513,7 +513,7 @@ def _set_layout(server: ServerSettings, engine: EngineReader, model: ModelSpec |
     return int(server.values["attention_data_parallel"])
 
 
-def _read_drafts(server: ServerSettings) -> DraftSettings | None:
+def read_drafts(server: ServerSettings) -> DraftSettings | None:
     """Return the drafting that rows compute, else the draft tokens of the table; None if none."""
     of_rows, reading = server.quantities, server.reading
     tokens = of_rows.get("drafts") or parse_size(reading.value("draft_tokens"))
@@ -559,7 +559,7 @@ class EngineReader:
     batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda server, model, ranks: (
         None
     )
-    drafts: Callable[[ServerSettings], DraftSettings | None] = _read_drafts
+    drafts: Callable[[ServerSettings], DraftSettings | None] = read_drafts
     finish: Callable[[ServerSettings], str | None] = lambda server: None
     has_rank_limit: bool = False
     switches: tuple[str, ...] = ()

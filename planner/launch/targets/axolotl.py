@@ -45,6 +45,7 @@ from planner.launch.target import (
     LaunchJob,
     LaunchOutputFile,
     LaunchTarget,
+    without_framework,
 )
 from planner.launch.targets.hf_trainer import DEEPSPEED, deepspeed_file
 from planner.launch.write.benchmark import training_draft
@@ -166,12 +167,9 @@ _FP32_WEIGHTS_PROFILE = "HF Trainer FSDP"
 
 def _narrow_request(request: Request) -> Request:
     """Remove the framework profile with 32-bit weights if all weights are trained."""
-    frameworks = request.framework
-    if request.adapter not in (None, "none") or not isinstance(frameworks, tuple):
+    if request.adapter not in (None, "none"):
         return request
-    return replace(
-        request, framework=tuple(name for name in frameworks if name != _FP32_WEIGHTS_PROFILE)
-    )
+    return without_framework(request, _FP32_WEIGHTS_PROFILE)
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:

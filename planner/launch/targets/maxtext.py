@@ -234,9 +234,6 @@ def _read_settings(reading: OptionReader) -> LaunchSettings:
     """
     mesh, settings, model = _read_mesh(reading), option_texts(reading, "MaxText"), _name_of(reading)
     settings.values |= read_remat_policy(reading)
-    settings.values.pop("virtual_pipeline", None)
-    if settings.values.get("adapter", "none") == "none":
-        settings.values.pop("lora_rank", None)
     quantities: MutableQuantities = {**mesh, "named_model": model}
     shape = apply_read_rows(reading, TARGET.table, settings, quantities)
     unknown_options = {option.option for option in reading.command.unknown}
@@ -350,7 +347,6 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             *user_arguments("maxtext", job),
         ),
         launcher="",
-        environment={"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"},
     )
 
 

@@ -61,11 +61,6 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     quantities: MutableQuantities = {"tool": framework, **read_sizes(reading, settings.notes)}
     layers = reading.number("--num-layers") or reading.number("--encoder-num-layers")
     values["virtual_pipeline"] = virtual_pipeline_chunks(reading, layers, settings.notes)
-    quantities["has_precision"] = reading.value("precision") is not None
-    if values.setdefault("precision", "bf16") == "fp16" and not reading.has(
-        "--grad-reduce-in-bf16"
-    ):
-        values.pop("main_grads_precision", None)  # fp32, as its profile has them
     values |= read_recomputation(reading, int(values["virtual_pipeline"] or 1))
     set_unlisted_optimizer(reading, TABLE, settings)
     if "dist_muon" in (reading.text("--optimizer") or ""):
@@ -77,7 +72,6 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     if mtp_layers and not reading.has("--mtp-num-layers"):
         values["mtp_num_layers"] = str(mtp_layers)
     experts = int(values.get("expert_parallel", 1))
-    values.pop("expert_tensor_parallel", None)
     num_gpus, degrees = total_gpus(reading.command.resources), model_degrees(settings)
     require_split(reading, num_gpus, **degrees)
     if experts > 1:  # groups of experts divide the GPUs of a stage

@@ -43,16 +43,19 @@ from planner.launch.target import (
     LaunchTarget,
     Value,
     fill_template,
+    models_of,
     overrides,
     user_arguments,
 )
-from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_arguments import read_megatron_arguments, without_experts
 from planner.launch.targets.megatron_bridge_recipes import Recipe, choose_recipe, model_of_recipe
-from planner.launch.targets.megatron_shape import is_hybrid, shape_quantities, unexpressed_parts
+from planner.launch.targets.megatron_shape import (
+    is_hybrid,
+    shape_quantities,
+    split_quantities,
+)
 from planner.launch.write.benchmark import training_draft
 from planner.question.request import Request
-from planner.specs.catalogue import Catalogue
 
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
@@ -388,19 +391,12 @@ _UNCOUNTED_ENDS = {"embedding_in_split": False, "loss_in_split": False}
 
 def _quantities(job: LaunchJob) -> Quantities:
     """Return the values of Megatron-Bridge's overrides that no row computes, by parameter name."""
-    core = megatron_lm.core_quantities(job)
-    ends = {} if core.get("pipeline_layout") is not None else _UNCOUNTED_ENDS
-    modules = core["recompute_modules"]
-    shape: Quantities = {}
-    if job.hub_name is None:
-        shape = shape_quantities(job.model, int(job["tensor_parallel"]))
-        shape = {**shape, "moe_layer_list": _layer_kinds(job)}
-    return {
-        **ends,
-        **shape,
-        **core,
-        "recompute_modules": None if modules is None else str(modules).replace(" ", ","),
-    }
+    split = split_quantities(job)
+    ends = {} if split.get("pipeline_layout") is not None else _UNCOUNTED_ENDS
+    if job.hub_name is not None:
+        return {**ends, **split}
+    shape = shape_quantities(job.model, int(job["tensor_parallel"]))
+    return {**ends, **shape, "moe_layer_list": _layer_kinds(job), **split}
 
 
 def _layer_kinds(job: LaunchJob) -> str | None:
@@ -413,9 +409,7 @@ def _layer_kinds(job: LaunchJob) -> str | None:
 
 def _narrow_request(request: Request) -> Request:
     """Limit the request to one pipeline stage if a model has layers of several kinds."""
-    names = (request.model,) if isinstance(request.model, str) else tuple(request.model or ())
-    catalogue = Catalogue(request.specs)
-    if not any(is_hybrid(catalogue.load_model(str(name))) for name in names):
+    if not any(map(is_hybrid, models_of(request))):
         return request
     return replace(request, settings={"pipeline_parallel": 1, **request.settings})
 
@@ -428,10 +422,6 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             "into stages: plan pipeline_parallel 1, or choose megatron-lm."
         )
     model, is_adapted = job.hub_name or SHAPE, job["adapter"] not in (None, "none")
-    environment = dict(megatron_lm.environment_variables(job))
-    if job.profile.name == "Megatron-Bridge":
-        # The prediction assumes next to no fragmentation between segments.
-        environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     values: dict[str, Value] = {
         "version": TARGET.version,
         "shape": SHAPE,
@@ -448,13 +438,9 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             *overrides(settings.options),
             *user_arguments("megatron-bridge", job),
         ),
-        environment=environment,
         extra=(_NO_CHECKPOINT,),
         files=(
             LaunchOutputFile(name=PROGRAM, text=program, meaning="the settings after overrides"),
-        ),
-        unexpressed=(
-            unexpressed_parts(job.model, "Megatron-Bridge") if job.hub_name is None else ()
         ),
     )
 

@@ -27,9 +27,8 @@ from planner.launch.target import (
     ShellVariable,
     user_arguments,
 )
-from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_arguments import read_megatron_arguments
-from planner.launch.targets.megatron_shape import shape_quantities, unexpressed_parts
+from planner.launch.targets.megatron_shape import shape_quantities
 from planner.launch.write.benchmark import training_draft
 
 _DIALECT = OptionAliasTable.load("megatron-deepspeed")
@@ -97,9 +96,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         job,
         "megatron-deepspeed",
         arguments,
-        environment=megatron_lm.environment_variables(job),
         files=(json_file(_CONFIG, document, "how DeepSpeed shards"),),
-        unexpressed=unexpressed_parts(job.model, "Megatron-DeepSpeed"),
     )
 
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from planner.launch.option_table import (
-    MutableQuantities,
     OptionTexts,
     Quantities,
 )
@@ -27,7 +26,6 @@ from planner.launch.targets.megatron_shape import (
     is_hybrid,
     shape_quantities,
     split_quantities,
-    unexpressed_parts,
 )
 from planner.launch.targets.megatron_swift import (
     is_swift_command,
@@ -44,41 +42,9 @@ def _quantities(job: LaunchJob) -> Quantities:
     """Return the values that Megatron-LM's options write for a planned job, by parameter."""
     tensor = int(job["tensor_parallel"])
     if not is_hybrid(job.model):
-        return {**shape_quantities(job.model, tensor), **core_quantities(job)}
+        return {**shape_quantities(job.model, tensor), **split_quantities(job)}
     chunks = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
-    return {**core_quantities(job), **hybrid_quantities(job.model, tensor, *chunks)}
-
-
-def core_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the values of Megatron-Core that no row computes: split, recomputation, attention.
-
-    FlashAttention 2 refuses values of another width than keys, as latent attention has them.
-    """
-    is_latent = any(attention.kv_lora_rank for attention in job.model.attentions)
-    takes_default_kernel = job["flash_attention"] and job["attention_kernel"] == "auto"
-    return {
-        **split_quantities(job),
-        "recompute_modules": " ".join(_recompute_modules(job, job["recompute"])) or None,
-        "latent_backend": "auto" if is_latent and takes_default_kernel else None,
-    }
-
-
-def _recompute_modules(job: LaunchJob, kind: str) -> list[str]:
-    """Return Megatron-LM's names of the modules that a recomputation of this kind recomputes."""
-    groups = job.model.layer_groups
-    if kind == "feed_forward":
-        dense = any(group.feed_forward and not group.num_experts for group in groups)
-        return ["mlp"] * dense + ["moe"] * bool(job.model.num_experts)
-    if kind != "selective":
-        return []
-    if (module_words := str(job["recompute_modules"])) != "none":
-        return module_words.split("+")
-    if not job["flash_attention"] or not (
-        job.model.num_experts and bool(job.profile.execution.selective_outputs)
-    ):
-        return ["core_attn"]
-    is_latent = any(attention.kv_lora_rank for attention in job.model.attentions)
-    return ["layernorm", "moe_act", *(["mla_up_proj"] if is_latent else [])]
+    return {**split_quantities(job), **hybrid_quantities(job.model, tensor, *chunks)}
 
 
 def arguments_of(settings: OptionTexts) -> list[CommandWords]:
@@ -92,20 +58,8 @@ def arguments_of(settings: OptionTexts) -> list[CommandWords]:
     return arguments
 
 
-def environment_variables(job: LaunchJob) -> dict[str, str]:
-    """Return the environment variables that the prediction assumes, by name."""
-    environment = {}
-    is_split = job["tensor_parallel"] > 1 or job["context_parallel"] > 1
-    if is_split and int(job["zero_stage"]) <= 1:
-        environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
-    if "activations" in job["offload"]:
-        # Transformer Engine from 2.10 on would offload weights too.
-        environment["NVTE_CPU_OFFLOAD_V1"] = "1"
-    return environment
-
-
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-    """Build the Megatron-LM command of a job, with environment and notes."""
+    """Build the Megatron-LM command of a job."""
     program = ShellVariable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of NVIDIA/Megatron-LM",
@@ -119,8 +73,6 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             *arguments_of(settings),
             *user_arguments("megatron-lm", job),
         ),
-        environment=environment_variables(job),
-        unexpressed=unexpressed_parts(job.model),
     )
 
 

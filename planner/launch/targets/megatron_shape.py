@@ -14,7 +14,6 @@ from planner.estimators.training.sharding import chunk_split, layer_kinds
 from planner.launch.model_shape import shape_of
 from planner.launch.option_table import (
     MutableQuantities,
-    ParameterNote,
     Quantities,
 )
 from planner.launch.read.parsed_launch import OptionReader
@@ -254,46 +253,6 @@ def shape_quantities(model: ModelSpec, tensor_parallel: int) -> MutableQuantitie
         "vocabulary_multiple": max(fitting, default=1),
         "moe_layer_freq": f"([0]*{dense}+[1]*{layers - dense})" if has_both else None,
     }
-
-
-def unexpressed_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[ParameterNote, ...]:
-    """Return notes on parts of a model that no argument of the tool sets."""
-    parts = {
-        "more norms than those before attention and feed-forward": any(
-            group.norms_per_layer > group.num_blocks for group in model.layer_groups
-        ),
-        "attention and feed-forward side by side": any(
-            group.parallel_residual for group in model.layer_groups
-        ),
-        "a norm of the embedding": model.embedding_norm,
-        "a bias of the logits": model.logits_bias,
-        "sparse attention": any(attention.index_topk for attention in model.attentions),
-        "several residual streams": model.stream_width > model.hidden_size,
-        "attention residuals": model.residual_sources > 0,
-        "embeddings of each layer": model.per_layer_inputs > 0,
-        "layers that share a cache": any(attention.shares_cache for attention in model.attentions),
-        "decay per channel": any(
-            attention.linear_gate_rank or attention.linear_channel_decay
-            for attention in model.attentions
-        ),
-        "a gate of latent attention": any(
-            attention.attn_output_gate and attention.kv_lora_rank for attention in model.attentions
-        ),
-        "norm weights of each head": any(
-            attention.qk_norm_per_head for attention in model.attentions
-        ),
-        "biases of some matrices alone": any(
-            group.attention is not None
-            and group.feed_forward is not None
-            and group.attention.output_bias != group.feed_forward.bias
-            for group in model.layer_groups
-        ),
-    }
-    return tuple(
-        ParameterNote(parameter="model", value=part, note=f"{tool} has no argument for it")
-        for part, is_present in parts.items()
-        if is_present
-    )
 
 
 def expert_layers(text: str, num_layers: int) -> list[bool] | None:

@@ -1,16 +1,14 @@
 """NeMo-RL: the training step of a run, from its YAML and the files that ``defaults`` names.
 
 Source: NVIDIA-NeMo/RL, ``examples/configs/grpo_math_1B.yaml`` (00294d9) for defaults where the file
-of ``defaults`` is missing; ``nemo_rl/utils/config.py`` (7ea279a) for ``add``, ``mul``, ``div`` and
-``max``, which extend OmegaConf's ``${section.key}``.
+of ``defaults`` is missing.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from planner.documents.references import resolve_references
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.option_table import OptionTexts, Quantities
 from planner.launch.read.hf_trainer.write_script import yaml_file
@@ -21,37 +19,27 @@ from planner.launch.target import (
     LaunchJob,
     LaunchTarget,
     ShellVariable,
+    models_of,
     user_arguments,
+    without_framework,
 )
-from planner.launch.targets.rl_reader_writer import (
-    fsdp_quantities,
-    reader_of_steps,
-    step_draft,
-)
+from planner.launch.targets.rl_reader_writer import fsdp_quantities, reader_of_steps
 from planner.launch.targets.training_reader import make_update_reader
+from planner.launch.write.benchmark import training_draft
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
 _MEGATRON = "policy.megatron_cfg."
+_MCORE, _DTENSOR = "NeMo-RL", "NeMo-RL DTensor"
 
 
 def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
     """Return the command with options of its configuration files, and a note on missing files."""
-    missing_files: list[str] = []
-    command = with_unknown_options(command)
-    options = _merge_inherited(command, missing_files)
-
-    def value(key: str) -> str | None:
-        return None if key not in options else options[key].single
-
-    for key, option in options.items():
-        if (text := option.single) and (resolved := interpolate(text, value)) not in (None, text):
-            options[key] = replace(option, texts=(resolved,))
-    notes = command.notes
-    if missing_files:
-        names = " and ".join(missing_files)
-        notes = (*notes, f"{names} not found: the values of grpo_math_1B.yaml are used.")
-    return replace(command, options=options, notes=notes)
+    missing: list[str] = []
+    options = resolve_references(_merge_inherited(with_unknown_options(command), missing))
+    note = f"{' and '.join(missing)} not found: the values of grpo_math_1B.yaml are used."
+    notes = (*command.notes, *([note] if missing else []))
+    return replace(command, options=options, unknown=(), notes=notes)
 
 
 def _merge_inherited(command: ParsedCommand, missing_files: list[str]) -> dict[str, ParsedOption]:
@@ -82,45 +70,36 @@ def _merge_inherited(command: ParsedCommand, missing_files: list[str]) -> dict[s
 
 
 CONFIG = "grpo.yaml"
-_CHECKOUT, _CHECKOUT_FOLDER = "NEMO_RL", "/opt/nemo-rl"
-"""The folder of the checkout in NeMo-RL's containers."""
 
 
 def _quantities(job: LaunchJob) -> Quantities:
     """Return the values of DTensor's options for a planned job; {} for those of Megatron-Core."""
-    return {} if job.profile.name == "NeMo-RL" else fsdp_quantities(job, "nemo-rl", _MEGATRON)
+    return {} if job.profile.name == _MCORE else fsdp_quantities(job, "nemo-rl", _MEGATRON)
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build the NeMo-RL command of a reinforcement-learning job and its YAML file."""
-    checkout = ShellVariable(
-        name=_CHECKOUT, meaning="the checkout of NeMo-RL 0.7", default=_CHECKOUT_FOLDER
-    )
+    # The folder of the checkout in NeMo-RL's containers.
+    folder, meaning = "/opt/nemo-rl", "the checkout of NeMo-RL 0.7"
+    checkout = ShellVariable(name="NEMO_RL", meaning=meaning, default=folder)
     arguments = (
         CommandWords(words=("uv", "run", "--project", checkout)),
         CommandWords(words=(replace(checkout, suffix="/examples/run_grpo.py"),)),
         CommandWords(words=("--config", CONFIG)),
         *user_arguments("nemo-rl-step", job),
     )
-    file = yaml_file(CONFIG, settings, "the training settings of NeMo-RL")
-    return step_draft(job, "nemo-rl", arguments, files=(file,))
-
-
-_DTENSOR_PROFILE = "NeMo-RL DTensor"
+    files = (yaml_file(CONFIG, settings, "the training settings of NeMo-RL"),)
+    return training_draft(job, "nemo-rl", arguments, launcher="ray", files=files)
 
 
 def _narrow_request(request: Request) -> Request:
     """Remove expert parallelism of DTensor from the request: only Megatron-Core has a key."""
-    catalogue, frameworks = Catalogue(request.specs), request.framework
-    names = (request.model,) if isinstance(request.model, str) else request.model
-    if frameworks is None or not any(catalogue.load_model(name).num_experts for name in names):
+    frameworks = request.framework
+    if frameworks is None or not any(model.num_experts for model in models_of(request)):
         return request
     if isinstance(frameworks, tuple):
-        return replace(
-            request,
-            framework=tuple(framework for framework in frameworks if framework != _DTENSOR_PROFILE),
-        )
-    if catalogue.load_framework(frameworks).spec.name != _DTENSOR_PROFILE:
+        return without_framework(request, _DTENSOR)
+    if Catalogue(request.specs).load_framework(frameworks).spec.name != _DTENSOR:
         return request
     return replace(request, settings={"expert_parallel": 1, **request.settings})
 
@@ -132,56 +111,10 @@ TARGET = reader_of_steps(
         inherits=True,
         narrowed=_narrow_request,
     ),
-    profiles=("NeMo-RL", "NeMo-RL DTensor"),
+    profiles=(_MCORE, _DTENSOR),
     complete_command=_merge_config_files,
     version="NeMo-RL 0.7",
     quantities=_quantities,
     draft=_draft,
     accepted=("nemo-rl-0.7.0",),
 )
-
-
-_INNERMOST_REFERENCE = re.compile(r"\$\{([^${}]*)\}")
-_RESOLVER_CALL = re.compile(r"(\w+):\s*([\d.]+)\s*,\s*([\d.]+)\s*")
-_RESOLVERS: Mapping[str, Callable[[float, float], float]] = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "max": max,
-}
-_MAX_REFERENCES = 32
-
-
-def interpolate(text: str, value: Callable[[str], str | None]) -> str | None:
-    """Resolve the ``${...}`` references in a text; None if one has no value.
-
-    ``value`` returns the text of a key, None if it is not set.
-
-    >>> interpolate("${mul:${a.b}, 16}", {"a.b": "64"}.get)
-    '1024'
-    >>> interpolate("${oc.env:HOME}", {}.get)
-    """
-    for _ in range(_MAX_REFERENCES):
-        match = _INNERMOST_REFERENCE.search(text)
-        if match is None:
-            return text
-        resolved = _resolve(match[1].strip(), value)
-        if resolved is None:
-            return None
-        text = text[: match.start()] + resolved + text[match.end() :]
-    return None
-
-
-def _resolve(expression: str, value: Callable[[str], str | None]) -> str | None:
-    """Return the value of one reference: a key, or a function of two numbers; None if unknown."""
-    call = _RESOLVER_CALL.fullmatch(expression)
-    if call is None:
-        return value(expression)
-    resolver = _RESOLVERS.get(call[1])
-    try:
-        number = None if resolver is None else resolver(float(call[2]), float(call[3]))
-    except (ValueError, ZeroDivisionError):
-        return None
-    if number is None:
-        return None
-    return str(int(number)) if number.is_integer() else str(number)

@@ -15,9 +15,9 @@ from planner.launch.target import (
     overrides,
     user_arguments,
 )
-from planner.launch.targets.rl_reader_writer import MODEL, reader_of_steps, step_draft
+from planner.launch.targets.rl_reader_writer import MODEL, reader_of_steps
 from planner.launch.targets.training_reader import make_update_reader
-from planner.launch.write.benchmark import STEPS
+from planner.launch.write.benchmark import STEPS, training_draft
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -32,7 +32,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     )
     benchmark_prompts = STEPS * int(job["prompts_per_step"])
     benchmark_words = ("--data.max_samples", str(benchmark_prompts))
-    return step_draft(job, "openrlhf", arguments, benchmark_words)
+    return training_draft(job, "openrlhf", arguments, launcher="ray", extra=benchmark_words)
 
 
 TARGET = reader_of_steps(

@@ -8,12 +8,11 @@ guide of SLURM, from 2.49 on), and the program runs on the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from planner.base.software_enums import Placement
-from planner.base.training_aliases import Algorithm, TrainingObjective
+from planner.base.training_aliases import TrainingObjective
 from planner.errors import LaunchError
 from planner.launch.option_table import (
     MutableQuantities,
@@ -23,7 +22,7 @@ from planner.launch.option_table import (
     Quantities,
     format_option_value,
 )
-from planner.launch.read.expression_rows import apply_read_rows
+from planner.launch.read.expression_rows import apply_read_rows, parse_text
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -32,20 +31,15 @@ from planner.launch.read.parsed_launch import (
     with_unknown_options,
 )
 from planner.launch.target import (
-    CommandWords,
     LaunchDraft,
     LaunchJob,
-    LaunchOutputFile,
     LaunchTarget,
     ShellVariable,
     option_texts,
 )
-from planner.launch.write.benchmark import training_draft
 from planner.question.terms import terms_of
 from planner.specs.quantization import checkpoint_of
 
-CAP_PER_MEAN_LENGTH = 4
-"""Longest answer over the mean answer: the default of `--output-cap`."""
 _MICRO_BATCH = "micro_batch_size"
 """A parameter of the update only: a step packs answers into micro-batches of tokens."""
 
@@ -94,10 +88,13 @@ def reader_of_steps(
             return update
         settings = _step_settings_of_update(reading, update, target)
         of_update = {f"update_{name}": value for name, value in update.values.items()}
-        trainer_gpus = {"trainer_gpus": update.values.get("num_gpus")}
+        trainer_gpus = {"trainer_gpus": parse_text(update.values.get("num_gpus"))}
         quantities = {**of_update, **trainer_gpus, **facts(reading)}
-        _apply_step_rows(reading, step.table, settings, quantities)
-        _set_remaining(settings)
+        for table in (OptionTable.load("rl-update"), step.table):
+            apply_read_rows(reading, table, settings, quantities, "rl")
+        checkpoint = checkpoint_of(str(quantities.get("engine_model")))  # that engines load
+        quantities["engine_format"] = checkpoint.quantization
+        apply_read_rows(reading, OptionTable.load("rl-split"), settings, quantities, "rl")
         names = step.table.options | step.table.used
         used = {option.option for name, option in reading.command.options.items() if name in names}
         return settings.build(
@@ -134,9 +131,6 @@ def _step_settings_of_update(
     settings = option_texts(reading, target.title, "rl")
     update_values = {name: value for name, value in update.values.items() if name in step_terms}
     settings.values = {**update_values, **settings.values}
-    if settings.values["adapter"] == "none":
-        for name in ("adapter", "adapter_sync"):
-            settings.values.pop(name, None)
     settings.defaults = {
         **{name: reason for name, reason in update.defaults.items() if name in update_values},
         **settings.defaults,
@@ -145,52 +139,7 @@ def _step_settings_of_update(
     settings.fallbacks = {
         name: fallback for name, fallback in update.fallbacks.items() if name in update_values
     }
-    settings.values["reference_model"] = (
-        update.values["training_objective"] == TrainingObjective.GRPO
-    )
     return settings
-
-
-def _set_remaining(settings: SettingsBuilder) -> None:
-    """Set the mean answer length in tokens and the critic; no offload if GPUs are separate."""
-    values = settings.values
-    if "output_cap" in values:
-        mean_length = max(int(values["output_cap"]) // CAP_PER_MEAN_LENGTH, 1)
-        reason = f"{mean_length:,}, a quarter of the longest: files do not set the mean"
-        settings.assume("output_tokens", mean_length, reason)
-    values["critic"] = values.get("algorithm") == Algorithm.PPO
-    if values.get("placement", Placement.COLOCATED.word) != Placement.COLOCATED.word:
-        for name in ("offload_train", "offload_rollout"):
-            values.pop(name, None)
-            settings.defaults.pop(name, None)
-
-
-def _apply_step_rows(
-    reading: OptionReader,
-    table: OptionTable,
-    settings: SettingsBuilder,
-    quantities: MutableQuantities,
-) -> None:
-    """Set what the rows of a step's table compute: lengths, placement, GPUs of both sides and more.
-
-    The rows compute or ``quantities`` have ``trainer_gpus``, ``engine_gpus`` and
-    ``engine_model``, the checkpoint that engines load; those of the update begin with ``update_``.
-    Raises LaunchError if a row refuses the file.
-    """
-    apply_read_rows(reading, table, settings, quantities, "rl")
-    if (checkpoint_of(str(quantities.get("engine_model"))).quantization or "").startswith("fp8"):
-        settings.values["rollout_quantization"] = "fp8"
-    if settings.values["placement"] == Placement.COLOCATED.word:
-        return
-    engine_gpus, trainer_gpus = map(quantities.get, ("engine_gpus", "trainer_gpus"))
-    if engine_gpus is None or trainer_gpus is None:
-        settings.values.pop("num_gpus", None)
-        settings.mark_missing("num_gpus")
-        return
-    train_gpus = int(trainer_gpus)
-    reference, critic = settings.values.get("reference_gpus"), settings.values.get("critic_gpus")
-    num_gpus = train_gpus + sum(int(gpus or 0) for gpus in (engine_gpus, reference, critic))
-    settings.values |= {"train_gpus": train_gpus, "num_gpus": num_gpus}
 
 
 MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
@@ -267,19 +216,3 @@ def _unexpressed_values(table: OptionTable, table_values: Quantities) -> Iterato
                 f"{name} {format_option_value(value)} "
                 f"({notes[0] if notes else f'it has {available}'})"
             )
-
-
-def step_draft(
-    job: LaunchJob,
-    target: str,
-    arguments: Sequence[CommandWords],
-    benchmark_words: Sequence[str] = (),
-    files: tuple[LaunchOutputFile, ...] = (),
-) -> LaunchDraft:
-    """Build the Ray command of a job that trains and generates, and a benchmark of a few steps.
-
-    ``benchmark_words`` are further arguments of the benchmark.
-    """
-    return training_draft(
-        job, target, arguments, launcher="ray", extra=benchmark_words, files=files
-    )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from planner.base.units import GIB
+from planner.launch.option_table import OptionTable
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
     EngineReader,
     ServerSettings,
     default_gpu,
     parse_float,
-    parse_size,
     read_engine,
     with_variables,
 )
@@ -25,17 +25,8 @@ from planner.specs.model import ModelSpec
 NAME = "tgi"
 # Shares of GPU memory in the profiles, if the launcher may use all of it: from 3.0 on, and before.
 _MEMORY_SHARE, _SECOND_MEMORY_SHARE = 0.9, 1.0
-_SECOND, _THIRD = (2,), (3,)
-_EXTRA_PREFILL_TOKENS = 50
-# 16-bit TFLOP/s that the launcher assumes for the cards it knows.
-_TERAFLOPS_BY_CARD = {"rtx4090": 82, "t4": 65, "l4-": 121, "l40-": 181, "l40s": 363, "a10g": 125,
-          "a40": 149,
-          "h100-sxm-80gb": 900, "h100-nvl": 900, "a100-sxm": 312, "a100-pcie-80gb": 312,
-          "h200": 989}  # fmt: skip
-_MIN_PREFILL_TOKENS, _WIGGLE_ROOM = 100, 0.95
-_PREFILL_REASON = (
-    "from 3.0 on --max-batch-prefill-tokens defaults to what these cards compute in a second"
-)
+_THIRD = (3,)
+_PREFILL = OptionTable.load("tgi-prefill")
 
 
 def _finish(server: ServerSettings) -> None:
@@ -63,77 +54,15 @@ def _prepare(reading: OptionReader, engine: EngineReader) -> OptionReader:
 
 
 def _assume_batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
-    """Set the default tokens of a prefill: before 3.0 by the longest prompt, then by the GPU."""
-    reading, version = server.reading, version_of(NAME, server.reading.command)
-    if reading.value("max_num_batched_tokens") is not None:
-        return
-    longest = parse_size(reading.value("longest_prompt"))
-    if version is not None and version.parts < _THIRD:
-        if version.parts >= _SECOND and longest:
-            reason = (
-                "--max-batch-prefill-tokens is the longest prompt and "
-                f"{_EXTRA_PREFILL_TOKENS} by default in 2.x"
-            )
-            server.assume("max_num_batched_tokens", longest + _EXTRA_PREFILL_TOKENS, reason)
-    elif model is not None and (tokens := _prefill_tokens(server, model)):
-        server.assume("max_num_batched_tokens", tokens, _PREFILL_REASON)
+    """Set the default tokens of a prefill: before 3.0 by the longest prompt, then by the GPU.
 
-
-def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
-    """Return the prompt tokens of a step that TGI's launcher chooses for a known GPU.
-
-    FLOP/s of the shards over FLOPs of a token, limited by the memory that 16-bit weights leave.
-    None where the launcher keeps its default.
+    From 3.0 on FLOP/s of the shards over FLOPs of a token, limited by the memory that 16-bit
+    weights leave, where the launcher knows the GPU.
     """
-    gpu_name, gib = default_gpu(server)
-    teraflops = next(
-        (
-            card_teraflops
-            for name, card_teraflops in _TERAFLOPS_BY_CARD.items()
-            if (gpu_name or "").startswith(name)
-        ),
-        None,
-    )
-    (attention, *other_attentions), (dense, *other_feed_forwards) = (
-        model.attentions,
-        model.feed_forwards,
-    )
-    if (
-        teraflops is None
-        or other_attentions
-        or other_feed_forwards
-        or dense.num_experts
-        or model.vision_tower is not None
-    ):
-        return None
-    hidden_size, shards = model.hidden_size, int(server.values["tensor_parallel"])
-    heads, kv_heads = attention.num_attention_heads, attention.num_key_value_heads
-    head_dim, layers = attention.head_dim, model.num_hidden_layers
-    intermediate_size = dense.intermediate_size
-    flops_per_layer = (
-        2 * head_dim * hidden_size * (3 * heads + 2 * kv_heads)
-        + 6 * hidden_size * intermediate_size
-    )
-    tokens = int(shards * teraflops * 1e12 // (layers * flops_per_layer))
-    if tokens <= _MIN_PREFILL_TOKENS:
-        return None
-    weight_bytes = layers * (
-        3 * intermediate_size * hidden_size
-        + (heads + 2 * kv_heads) * head_dim
-        + heads * head_dim * hidden_size
-    )
-    weight_bytes = 2 * (weight_bytes + 2 * hidden_size * model.vocab_size)
-    share = parse_float(server.reading.value("memory_fraction")) or 1.0
-    free_bytes = gib * GIB * shards * share * _WIGGLE_ROOM - weight_bytes
-    bytes_per_token = 4 * kv_heads * head_dim * layers + 6 * (
-        intermediate_size + intermediate_size // 2
-    )
-    is_unquantized = server.values["quantization"] == "w16a16" or server.reading.has("--quantize")
-    if (
-        free_bytes >= 0 and is_unquantized
-    ):  # the launcher does not see that a checkpoint is quantized
-        tokens = min(tokens, int(free_bytes // bytes_per_token))
-    return min(tokens, model.max_position_embeddings or tokens)
+    reading, (gpu, gib) = server.reading, default_gpu(server)
+    if reading.value("max_num_batched_tokens") is None:
+        quantities = {**server.quantities, "gpu": gpu, "gib": gib}
+        apply_read_rows(reading, _PREFILL, server, quantities, "serve", model=model)
 
 
 _ENGINE = EngineReader(

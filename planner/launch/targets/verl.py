@@ -29,10 +29,9 @@ from planner.launch.targets.rl_reader_writer import (
     MODEL,
     fsdp_quantities,
     reader_of_steps,
-    step_draft,
 )
 from planner.launch.targets.training_reader import make_update_reader
-from planner.launch.write.benchmark import STEPS
+from planner.launch.write.benchmark import STEPS, training_draft
 
 _ACTOR = "actor_rollout_ref.actor."
 _MEGATRON = f"{_ACTOR}megatron."
@@ -93,7 +92,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     benchmark_words = (
         [f"rollout.total_rollout_steps={benchmark_prompts}"] if "fully_async" in module else []
     )
-    return step_draft(job, "verl", arguments, benchmark_words)
+    return training_draft(job, "verl", arguments, launcher="ray", extra=benchmark_words)
 
 
 TARGET = reader_of_steps(

@@ -77,23 +77,18 @@ def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) ->
 def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
     """Return the nodes and GPUs that scheduler directives at the head of a script request."""
     fields: dict[str, ParsedOption] = {}
-    gpu: str | None = None
+    options: dict[str, list[tuple[str, Word]]] = {"slurm": [], "bsub": []}
     for directive in directives:
-        table = OPTIONS.get({"SBATCH": "slurm", "BSUB": "bsub"}.get(directive.kind, ""), {})
-        if directive.kind == "PBS" and directive.option == "-l":
+        text, span = directive.text, directive.span
+        word = Word(text=text, span=span, line=directive.line, raw=text)
+        if kind := {"SBATCH": "slurm", "BSUB": "bsub"}.get(directive.kind):
+            options[kind].append((directive.option, word))
+        elif directive.kind == "PBS" and directive.option == "-l":
             fields.update(_pbs_resources(directive))
-            continue
-        if directive.kind == "SBATCH" and directive.option in _CONSTRAINTS:
-            gpu = gpu or _constraint(directive.text)
-        field = table.get(directive.option)
-        if field is None:
-            continue
-        gpu = _gpu_type(directive.text) or gpu
-        word = Word(
-            text=directive.text, span=directive.span, line=directive.line, raw=directive.text
-        )
-        if (option := _resource_option(directive.option, word, field)) is not None:
-            fields[field] = option
+    layers = [launcher_resources(kind, of_kind) for kind, of_kind in options.items()]
+    for layer in layers:
+        fields.update(layer.fields)
+    gpu = next((layer.gpu for layer in layers if layer.gpu), None)
     return LauncherResources(kind="slurm", fields=fields, gpu=gpu)
 
 

@@ -428,6 +428,6 @@ def server_quantities(
             return quantities[name]
         if name in _SERVER_NAMES:
             return getattr(worker, name)
-        return worker.values.get(name.removeprefix("planned_"), worker.job[name])
+        return worker.values.get(name.removeprefix("planned_"), worker.job.value_of(name))
 
     return {**quantities, **write_quantities(OptionTable.load(engine), lookup)}
