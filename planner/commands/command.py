@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
 from planner.base.records import record
 from planner.errors import InfeasibleError, PlannerError
 from planner.question.parse_values import parse_int
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.workloads.build_request import OptionNamer, make_request
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Call:
     has_files: bool = True
     workload: str | None = None
     launch_text: str | None = None
-    launch_answers: Mapping[str, object] = field(default_factory=dict)
+    launch_answers: Answers = field(default_factory=dict)
 
     @property
     def specs(self) -> Path | None:

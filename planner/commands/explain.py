@@ -14,7 +14,7 @@ from planner.decide.explain.operators import read_question as read_operators
 from planner.decide.explain.plan_comparison import replace_answers
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.question.parse_values import split_items
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.show.output_blocks import Block
 from planner.show.presenters.comparison import file_and_row
 from planner.show.presenters.explanation import (
@@ -90,7 +90,7 @@ def _read_against(call: Call, base: Request) -> Request | None:
     if len(files) > 1:
         raise SearchSpaceError(f"--against takes one plan, not {len(files)}: {', '.join(files)}.")
     settings = parse_settings([text for text in texts if text not in files])
-    changes: Mapping[str, object] = {
+    changes: Answers = {
         name: values[0] if len(values) == 1 else values for name, values in settings.items()
     }
     for text in files:

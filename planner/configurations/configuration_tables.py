@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import Field, replace
 from functools import cache, cached_property
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
@@ -21,7 +21,7 @@ from planner.base.arrays import (
     first_true_by_shape,
     lowest_code,
 )
-from planner.base.csv_cells import number_of_row
+from planner.base.csv_cells import Row, number_of_row
 from planner.base.enums import PipelineSchedule, Quantization
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
@@ -390,7 +390,7 @@ IMPLIED_BY_OTHERS = {"pipeline_schedule": ("one_forward_one_backward", "interlea
 SHOWN_COLUMNS = columns_about("training_summary")
 
 
-def format_layout(row: Mapping[str, object]) -> str:
+def format_layout(row: Row) -> str:
     """A training row as text, ``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``.
 
     Parameters that rows of older versions lack count as defaults.

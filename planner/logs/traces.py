@@ -124,9 +124,8 @@ def read_trace(path: Path) -> Trace:
         if indices[role] is None:
             hint = did_you_mean(role, names)
             raise SpecError(
-                f"{path}: has no column of {role}: call one {_column_names()[role][0]}, as "
-                "others do "
-                f"{', '.join(_column_names()[role][1:4])}; it has {', '.join(names[:12])}.{hint}"
+                f"{path}: has no column of {role}: call one {_column_names()[role][0]}, as others "
+                f"do {', '.join(_column_names()[role][1:4])}; it has {', '.join(names[:12])}.{hint}"
             )
     chosen = {role: index for role, index in indices.items() if index is not None}
     columns: dict[str, list[object]] = {role: [] for role in chosen}
@@ -278,8 +277,7 @@ def _blocks(
         )
         raise SpecError(
             f"{path}:{lines[first_invalid]}: the blocks of a prompt are "
-            f"{str(cells[first_invalid])[:40]!r}, not a "
-            "list of whole numbers."
+            f"{str(cells[first_invalid])[:40]!r}, not a list of whole numbers."
         ) from None
 
 

@@ -16,7 +16,7 @@ from planner.launch import MANIFEST
 from planner.launch.read.launch_file import LaunchFile, apply_engine_start
 from planner.question.parse_values import full_name, parse_value, split_items
 from planner.question.renamed import current_keys, current_name
-from planner.question.request import ALL, Request
+from planner.question.request import ALL, Answers, Request
 from planner.question.terms import Term, glossary, parameter_defaults, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
@@ -77,7 +77,7 @@ def is_launch_file(path: Path) -> bool:
 def read_request_of_file(
     path: Path,
     row: int | None,
-    answers: Mapping[str, object],
+    answers: Answers,
     specs: Path | None = None,
     option_name: OptionNamer = str,
     fallback: Request | None = None,
@@ -343,7 +343,7 @@ class _Reader:
         texts = {key: str(table[key]) for key in _TEXTS if key in table}
         return SweepPlan(**{"name": name, **texts}, works=tuple(works), specs=self.specs)
 
-    def _workload(self, table: Mapping[str, object], common: Mapping[str, object]) -> str | None:
+    def _workload(self, table: Mapping[str, object], common: Answers) -> str | None:
         """Return the workload of a kind of work; if unknown, record an error and return None."""
         name = table.get(_WORKLOAD, common.get(_WORKLOAD, Request.workload))
         if name in workload_names():
@@ -360,8 +360,8 @@ class _Reader:
         self,
         title: str,
         workload: str,
-        common: Mapping[str, object],
-        specific: Mapping[str, object],
+        common: Answers,
+        specific: Answers,
     ) -> SweepWorkload:
         """Build one kind of work from the common answers that apply and its own answers."""
         terms = available_terms(workload)

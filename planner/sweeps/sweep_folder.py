@@ -384,7 +384,7 @@ class CsvRow(Mapping[str, Value]):
 class PartRow(dict[str, Value]):
     """A scenario of an unfinished sweep; raises SpecError as `CsvRow`."""
 
-    def __init__(self, row: Mapping[str, object], path: Path) -> None:
+    def __init__(self, row: Row, path: Path) -> None:
         """Parse the cells of a row of a part file; raises SpecError if a cell is invalid."""
         try:
             super().__init__({name: cell_reader(name)(value) for name, value in row.items()})

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.csv_cells import Row
 from planner.base.enums import CacheType, Quantization
+from planner.base.formatting import format_limit
 from planner.base.records import record
 from planner.configurations.configuration_tables import format_value
 from planner.optimize.goals import Constraint
@@ -250,13 +250,10 @@ def tried_notes(tried: Mapping[str, Sequence[str]], row: Row | None = None) -> d
 
 def _format_limit_note(limit: Constraint, before: float | None) -> str:
     """Text of an assumed limit: its bound with unit, and ``before`` if the bound was relaxed."""
-    bound = (
-        f"at {'most' if limit.sign > 0 else 'least'} "
-        f"{formatting.format_limit(limit.bound, limit.unit)}"
-    )
+    bound = f"at {'most' if limit.sign > 0 else 'least'} {format_limit(limit.bound, limit.unit)}"
     if before is None or before == limit.bound:
         return f"{bound} (default)"
-    relaxation = f"relaxed from {formatting.format_limit(before, limit.unit)}"
+    relaxation = f"relaxed from {format_limit(before, limit.unit)}"
     return f"{bound}, {relaxation} (no plan keeps the defaults)"
 
 

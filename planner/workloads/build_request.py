@@ -30,7 +30,7 @@ from planner.question.parse_values import (
 )
 from planner.question.prices import check_price, price_of_contract, with_contract
 from planner.question.renamed import current_name
-from planner.question.request import ALL, PlanRequest, Request
+from planner.question.request import ALL, Answers, PlanRequest, Request, Settings
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import as_workload_name, workload_of
 
@@ -280,7 +280,7 @@ def _parse_setting_values(term: Term | None, value: object, name: str) -> object
     return values[0] if len(values) == 1 else values
 
 
-def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
+def _refuse_twice(names: Iterable[str], settings: Settings) -> None:
     """Refuse settings of parameters that an option sets, too."""
     for name in names:
         if name in settings:
@@ -296,9 +296,7 @@ def _parse_objectives(workload: str, value: object, option_name: OptionNamer) ->
     return tuple(full_name(str(item), objectives) for item in items)
 
 
-def _training_objective_answers(
-    answers: Mapping[str, object], option_name: OptionNamer
-) -> dict[str, object]:
+def _training_objective_answers(answers: Answers, option_name: OptionNamer) -> dict[str, object]:
     """Answers that move a training objective such as ``dpo`` out of the objectives.
 
     Empty if there is none.
@@ -337,8 +335,7 @@ def _parse_constraints(workload: str, values: object, option_name: OptionNamer) 
             if name == "cost" and workload in glossary()[BUDGET].of:
                 error = SearchSpaceError(
                     f"{error} Limit the cost of a service with {option_name('budget')} of size, "
-                    "per time: "
-                    "50kUSD/month, 100USD/h."
+                    "per time: 50kUSD/month, 100USD/h."
                 )
             raise error
         else:
@@ -382,7 +379,7 @@ _PARTS: Mapping[str, Callable[[str, object, OptionNamer], object]] = {
 }
 
 
-def _refuse_others(workload: str, answers: Mapping[str, object], option_name: OptionNamer) -> None:
+def _refuse_others(workload: str, answers: Answers, option_name: OptionNamer) -> None:
     """Refuse fields that are questions of other workloads only."""
     for name, value in answers.items():
         term = glossary().get(name)

@@ -491,7 +491,7 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan to {self.workload.name}: {self.problem!r}>"
 
-    def source_of(self, row: Mapping[str, object]) -> Source:
+    def source_of(self, row: Row) -> Source:
         """The source whose cell has the values of a row of result columns."""
         for source, cell in zip(self.problem.sources, self.problem.cells, strict=True):
             if all(row[name] == value for name, value in cell.items()):

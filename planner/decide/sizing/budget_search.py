@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from planner.base import formatting
 from planner.base.csv_cells import number_or_nan
+from planner.base.formatting import format_gpus, format_kw, format_usd
 from planner.base.units import HOUR, KILOWATT
 from planner.decide.api_comparison import compare_with_apis
 from planner.decide.sizing.day_search import request_with_layout
@@ -113,8 +113,8 @@ class BudgetSearch:
             bounds.append(math.floor(self.budget / price + _ROUNDED) * least)
             if not bounds[-1]:
                 budget, each = (
-                    formatting.format_usd(self.budget * HOUR),
-                    formatting.format_usd(price * HOUR),
+                    format_usd(self.budget * HOUR),
+                    format_usd(price * HOUR),
                 )
                 gpus = "one GPU" if least == 1 else f"{least} GPUs, which are sold together,"
                 return f"a budget of {budget} an hour is below {gpus} at {each} an hour"
@@ -299,9 +299,9 @@ class BudgetSearch:
         unlimited = BudgetSearch(request=replace(self.request, constraints={}), budget=self.budget)
         result, _ = unlimited._evaluate_count(fleet, count, count)
         if result is None or self._power is None:
-            return f"nothing carries requests on {formatting.format_gpus(count)} within the limits"
-        draws = formatting.format_kw(KILOWATT * number_or_nan(result.fleet.row["power_kw"]))
-        return f"a node of {count} draws {draws}, above {formatting.format_kw(self._power)}"
+            return f"nothing carries requests on {format_gpus(count)} within the limits"
+        draws = format_kw(KILOWATT * number_or_nan(result.fleet.row["power_kw"]))
+        return f"a node of {count} draws {draws}, above {format_kw(self._power)}"
 
 
 def _rate_at_confidence(fleet: FeasiblePlan) -> float:

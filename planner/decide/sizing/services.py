@@ -26,7 +26,7 @@ from planner.question.parse_values import (
     parse_int,
     parse_si,
 )
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.question.terms import terms_of
 from planner.specs.spec_files import read_toml
 from planner.workloads.build_request import OptionNamer, make_request
@@ -112,7 +112,7 @@ def refuse_single_service_options(names: Collection[str], option_name: OptionNam
 
 def read_services(
     source: str | os.PathLike[str] | Mapping[str, object],
-    common: Mapping[str, object],
+    common: Answers,
     option_name: OptionNamer = str,
 ) -> tuple[tuple[Service, ...], dict[str, int]]:
     """Read services and jobs of a TOML file or of a mapping like it, and the stock by GPU type.
@@ -164,8 +164,8 @@ def read_services(
 
 def _service(
     name: str,
-    answers: Mapping[str, object],
-    common: Mapping[str, object],
+    answers: Answers,
+    common: Answers,
     folder: Path,
     option_name: OptionNamer,
 ) -> Service:
@@ -182,9 +182,9 @@ def _service(
 
 def _job(
     name: str,
-    answers: Mapping[str, object],
-    shared: Mapping[str, object],
-    common: Mapping[str, object],
+    answers: Answers,
+    shared: Answers,
+    common: Answers,
     option_name: OptionNamer,
 ) -> Job:
     """Parse a job of the file; ``shared`` and ``common`` are answers of all that it understands."""
@@ -206,8 +206,8 @@ def _job(
 
 def _request(
     workload: str,
-    answers: Mapping[str, object],
-    common: Mapping[str, object],
+    answers: Answers,
+    common: Answers,
     option_name: OptionNamer,
     others: tuple[str, ...],
 ) -> Request:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.enums import Contract
+from planner.base.formatting import format_gib, format_percent
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
 from planner.decide.assumptions import MIN_RELATIVE_CHANGE
@@ -212,7 +212,7 @@ def _cache_levers(
         yield "router", request.router, "cache_aware", {"router": "cache_aware"}
     half = plan.source_of(base_row).inputs.machine.host_memory / 2
     if not request.host_cache and 0 < half < math.inf:
-        current_and_other = "none", formatting.format_gib(half)
+        current_and_other = "none", format_gib(half)
         yield "host cache", *current_and_other, {"host_cache": half}
 
 
@@ -223,7 +223,7 @@ def _prefix_hit_rate(row: Row) -> str:
         for name in columns_about("prefix_cache")
         if name.endswith("rate")
     ]
-    return f" finds {formatting.format_percent(sum(shares))}" if row else ""
+    return f" finds {format_percent(sum(shares))}" if row else ""
 
 
 def contract_levers(plan: Plan, base_row: Row, column: str) -> Iterator[CostLever]:

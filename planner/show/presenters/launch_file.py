@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import format_counted, format_gpus
 from planner.base.formatting import format_fit_probability as fits_text
 from planner.base.formatting import format_parameter as shown
 from planner.decide.explain.largest_fit import largest_length
@@ -317,7 +317,7 @@ def attempts_blocks(workload: str, attempts: Attempts, base_row: Row) -> Iterato
 def _attempts_lines(workload: str, attempts: Attempts, base_row: Row) -> Iterator[str]:
     """Yield what fits where no small change of the file does."""
     if attempts.tried:
-        count = formatting.format_counted(len(attempts.tried), "setting")
+        count = format_counted(len(attempts.tried), "setting")
         yield f"Tried {count}, alone and up to three together: none of them fits."
     else:
         yield "No setting that planner tries saves memory here."
@@ -340,7 +340,7 @@ def _attempts_lines(workload: str, attempts: Attempts, base_row: Row) -> Iterato
 def _gpus_lines(workload: str, gpus: MoreGpus, base_row: Row) -> Iterator[str]:
     """Yield the numbers of GPUs on which a plan fits, or the largest number tried."""
     for count, change in gpus.changes:
-        yield f"{formatting.format_gpus(count)} fit: {change_text(workload, change, base_row)}"
+        yield f"{format_gpus(count)} fit: {change_text(workload, change, base_row)}"
     if gpus.most and not gpus.changes:
         yield f"No number of these GPUs up to {gpus.most:,} fits."
 

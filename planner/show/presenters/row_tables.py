@@ -14,11 +14,16 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base import formatting
 from planner.base.arrays import FloatArray, rank_values
 from planner.base.atomic_write import is_device, manifest_path, write_atomically
 from planner.base.csv_cells import Row, Value
-from planner.base.formatting import printable
+from planner.base.formatting import (
+    format_count,
+    format_parameter,
+    format_probability,
+    format_significant,
+    printable,
+)
 from planner.base.units import to_si
 from planner.confidence.intervals import probability_below
 from planner.optimize.goals import Constraint
@@ -105,10 +110,8 @@ def make_table(
     all_notes = [*notes]
     if len(rows) > MOST_ROWS:
         all_notes.append(
-            f"The first {formatting.format_count(MOST_ROWS)} of "
-            f"{formatting.format_count(len(rows))} "
-            "rows; the file of the "
-            "result has all."
+            f"The first {format_count(MOST_ROWS)} of {format_count(len(rows))} rows; the file of "
+            "the result has all."
         )
         rows, marked = rows[:MOST_ROWS], marked[:MOST_ROWS]
     shown = [
@@ -200,21 +203,21 @@ def _scale_of(name: str) -> float:
 def _cell(name: str, value: object) -> str:
     """Return a value of the column ``name`` as text without unit; ``-`` if it is not finite."""
     if not isinstance(value, float):
-        text = formatting.format_parameter(value)
+        text = format_parameter(value)
         return SHORT_WORDS.get(text, text)
     if not math.isfinite(value):
         return "-"
     if name == _UTILIZATION:
         return f"{100 * value:.1f}%"
     if name == _FITS:
-        return formatting.format_probability(value)
+        return format_probability(value)
     if name == "cost_usd":
-        return formatting.format_count(value)
+        return format_count(value)
     if name.endswith("_usd") and 0 < value < 0.01:
         return f"{value:.2g}"
     if name == "peak_memory_gib":
         return f"{value:.1f}"
-    return formatting.format_significant(_scale_of(name) * value)
+    return format_significant(_scale_of(name) * value)
 
 
 def _rank(name: str, goals: Iterable[str]) -> int:

@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import (
+    format_count,
+    format_gpus_of_row,
+    format_parameter,
+    format_probability,
+    summarize_assumed,
+)
 from planner.decide.assumptions import SensitiveAssumption
 from planner.decide.explain.explanation import Explanation
 from planner.errors import PlannerError
@@ -236,7 +242,7 @@ def assumptions(
             ("question", "chosen"), rows, text_columns=(0, 1), name="defaults", caption=caption
         )
         blocks.append(table)
-    if line := formatting.summarize_assumed([*map(str, facts.get("assumed") or ())]):
+    if line := summarize_assumed([*map(str, facts.get("assumed") or ())]):
         blocks.append(make_lines(f"No source, or default of the GPU's class: {line}."))
     if sources := [*_sources(specs, catalogue)]:
         heads, caption = ("spec", "figures", "source"), "Sources of the figures"
@@ -340,7 +346,7 @@ def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
 def _format_entry(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return formatting.format_parameter(value)
+    return format_parameter(value)
 
 
 CHANGES = "What would change the answer?"
@@ -483,7 +489,7 @@ def _chance(name: str, share: float, title: str) -> Figure:
     """Return the figure of a probability (0 to 1) with its name and explanation."""
     return Figure(
         name=name,
-        text=formatting.format_probability(share),
+        text=format_probability(share),
         between="of runs like this",
         title=title,
     )
@@ -503,7 +509,7 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     level, _, details = str(basis or "").partition(", ")
     if level not in EVIDENCE:
         return None
-    count = f"{formatting.format_count(runs)} on this GPU" if isinstance(runs, int) and runs else ""
+    count = f"{format_count(runs)} on this GPU" if isinstance(runs, int) and runs else ""
     proven = "not proven" if runs == 0 else count
     level_text, long = EVIDENCE[level]
     return Evidence(
@@ -518,22 +524,20 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     if _GPUS not in row:  # a day, whose hours have plans
         return {name.replace("_", " "): format_result(name, value) for name, value in row.items()}
     details = {"GPUs": format_gpus(row), "plan": plan_of(workload, row)}
-    details |= {
-        label(name): formatting.format_parameter(row[name]) for name in _BATCHES if row.get(name)
-    }
+    details |= {label(name): format_parameter(row[name]) for name in _BATCHES if row.get(name)}
     for name in dict.fromkeys([*workload.wording.shown_columns, *_COSTS, _PEAK]):
         if math.isfinite(number_of(row, name)) and not is_redundant(name, row):
             details[label(name)] = format_result(name, row[name], ends_in(name, row))
     badge = evidence(row.get("basis"), row.get(_RUNS))
     if math.isfinite(number_of(row, _FIT_WORDS)):
-        details["fits"] = formatting.format_probability(number_of(row, _FIT_WORDS))
+        details["fits"] = format_probability(number_of(row, _FIT_WORDS))
     return details | {"price": _price_text(row), "evidence": badge.text if badge else ""}
 
 
 def format_gpus(row: AnyRow) -> str:
     """Return a row's GPUs as text, ``8 x h100``; the GPU alone if the number is unknown."""
     count = number_of(row, _GPUS)
-    return formatting.format_gpus_of_row(row) if math.isfinite(count) else str(row["gpu"])
+    return format_gpus_of_row(row) if math.isfinite(count) else str(row["gpu"])
 
 
 def price_lines(row: AnyRow) -> list[str]:

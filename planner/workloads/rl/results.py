@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import (
     CodeArray,
     FloatArray,
@@ -21,7 +20,7 @@ from planner.base.arrays import (
     first,
 )
 from planner.base.csv_cells import Row, Value, number_of_row
-from planner.base.formatting import format_large
+from planner.base.formatting import format_gib, format_large
 from planner.base.records import record
 from planner.base.software_enums import Placement
 from planner.base.units import GIB, ceil_div
@@ -419,27 +418,27 @@ def _format_adapter_sync(inputs: RlInputs) -> str:
 ENGINE_DEGREES = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}
 
 
-def layout(row: Mapping[str, object]) -> str:
+def layout(row: Row) -> str:
     """``async(1) 24+40: tp2 ep8 / 20 x tp2``: placement with staleness, the split, the layouts."""
     partial = ["partial"] if row["partial_rollout"] else []
     details = " ".join([*_format_staleness(row), *partial])
     return f"{row['placement']}{f'({details})' if details else ''} {_format_split(row)}"
 
 
-def plan_words(row: Mapping[str, object]) -> str:
+def plan_words(row: Row) -> str:
     """The layout of a row as text, with the details in brackets spelled out."""
     older = [f"staleness {steps}" for steps in _format_staleness(row)]
     partial = ["partial rollouts"] if row["partial_rollout"] else []
     return ", ".join([f"{row['placement']} {_format_split(row)}", *older, *partial])
 
 
-def _format_staleness(row: Mapping[str, object]) -> list[str]:
+def _format_staleness(row: Row) -> list[str]:
     """The staleness, unless the placement implies it."""
     is_implied = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
     return [] if is_implied else [str(row["staleness"])]
 
 
-def _format_split(row: Mapping[str, object]) -> str:
+def _format_split(row: Row) -> str:
     """GPUs and layouts as text, ``24+40: tp2 ep8 / 20 x tp2``: trainer, then engines."""
     train, rollout = number_of_row(row, "train_gpus"), number_of_row(row, "rollout_gpus")
     has_separate_gpus = row["placement"] != Placement.COLOCATED.word
@@ -495,8 +494,7 @@ def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
         f"{batch:,.0f} sequences on {first(c.data_parallel):g} copies",
         f"{first(c.reference_gpus):,.0f} and {first(c.critic_gpus):,.0f} GPUs",
         f"{inputs.machine.gpu.name} and {inputs.engine_machine.gpu.name}",
-        f"that takes {formatting.format_gib(first(runs.step.rollout.needed))} a GPU with "
-        "all weights",
+        f"that takes {format_gib(first(runs.step.rollout.needed))} a GPU with all weights",
     )
     rules: tuple[Reason, ...] = (*RL_ONLY_RULES, ROLLOUT_CACHE)
     return {rule.name: text for rule, text in zip(rules, texts, strict=True)}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import FloatArray
 from planner.base.atomic_write import write_atomically
+from planner.base.formatting import format_duration, format_gib
 from planner.base.units import GIB, ceil_div
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError
@@ -187,7 +187,7 @@ def _draw_lanes(
     axes.grid(visible=False)
     axes.set_facecolor(canvas.theme.panel)
     _ticks(canvas, axes, timeline, scale)
-    text = f"{timeline.title or 'step'}: {formatting.format_duration(timeline.makespan)}"
+    text = f"{timeline.title or 'step'}: {format_duration(timeline.makespan)}"
     if timeline.skipped:
         text += "; grey: repetitions, skipped"
     axes.set_title(canvas.wrap(text[:1].upper() + text[1:]), loc="left")
@@ -275,7 +275,7 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
             color=theme.series[number % len(theme.series)],
             linewidth=2.0 if lane == fullest else 1.2,
         )
-        label = f"{timeline.lanes[lane]}, at most {formatting.format_gib(peaks[lane])}"
+        label = f"{timeline.lanes[lane]}, at most {format_gib(peaks[lane])}"
         marks[label] = line
     if timeline.capacity:
         marks["usable"] = axes.axhline(
