@@ -22,6 +22,7 @@ import numpy as np
 
 from planner.base import read_files
 from planner.base.arrays import FloatArray, IndexArray
+from planner.base.read_files import UncheckedTable
 from planner.base.records import record
 from planner.errors import SpecError, did_you_mean
 
@@ -206,9 +207,7 @@ def _lines(path: Path) -> Iterator[str]:
         raise read_files.read_error(path, failure) from failure
 
 
-def _objects(
-    lines: Sequence[tuple[int, str]], path: Path
-) -> Iterator[tuple[int, Mapping[str, object]]]:
+def _objects(lines: Sequence[tuple[int, str]], path: Path) -> Iterator[tuple[int, UncheckedTable]]:
     """Yield line number and JSON object of each line, parsed together for speed."""
     try:
         objects = json.loads(f"[{','.join(line for _, line in lines)}]")
@@ -219,7 +218,7 @@ def _objects(
     return zip((number for number, _ in lines), objects, strict=True)
 
 
-def _object(line: str, path: Path, number: int) -> Mapping[str, object]:
+def _object(line: str, path: Path, number: int) -> UncheckedTable:
     """Parse a trace line as a JSON object; raises SpecError if it is not one."""
     try:
         value = json.loads(line)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from statistics import median
 
+from planner.base.read_files import UncheckedTable
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.logs.log_reader import (
@@ -368,7 +369,7 @@ def is_state(value: object) -> bool:
     return isinstance(value, Mapping) and ("log_history" in value or RUNTIME in value)
 
 
-def read_state(state: Mapping[str, object]) -> LogSummary:
+def read_state(state: UncheckedTable) -> LogSummary:
     """Read the measurements of ``trainer_state.json`` or of results that Trainer saved.
 
     With ``include_num_input_tokens_seen`` each entry has the time so far, which gives step times.

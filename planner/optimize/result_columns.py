@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -155,7 +155,7 @@ def intervals(row: Row, confidence: Confidence | None) -> dict[str, tuple[float,
 
 
 def _cap_at_load(
-    table: Mapping[str, object], column: str, low: Numeric, high: Numeric
+    table: Columns | Row, column: str, low: Numeric, high: Numeric
 ) -> tuple[Numeric, Numeric]:
     """The interval factors, capped so that the served rate does not exceed the load.
 
@@ -173,7 +173,7 @@ def _cap_at_load(
 
 
 def _cap_at_peak(
-    table: Mapping[str, object], quantity: str, low: Numeric, max_utilization: Numeric
+    table: Columns | Row, quantity: str, low: Numeric, max_utilization: Numeric
 ) -> Numeric:
     """The low factor of a time, raised so that kernels do not exceed their highest MFU.
 
@@ -189,7 +189,7 @@ def _inverse_ends(value: Numeric, low: Numeric, high: Numeric) -> tuple[Numeric,
         return np.divide(value, high), np.divide(value, low)
 
 
-def _floats(table: Mapping[str, object], name: str) -> FloatArray:
+def _floats(table: Columns | Row, name: str) -> FloatArray:
     return np.asarray(table[name], dtype=np.float64)
 
 

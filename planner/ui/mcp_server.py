@@ -23,6 +23,7 @@ from planner.commands.options import FILE, form_fields, option_name, option_rows
 from planner.errors import PlannerError, SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
 from planner.question.names import CONTRACT, GPU, NUM_GPUS
+from planner.question.request import Answers
 from planner.question.terms import Term, glossary, terms_about
 from planner.show.presenters.format_results import layout_of
 from planner.show.presenters.sizes import COSTS
@@ -204,7 +205,7 @@ def _answer_fields(command: str) -> dict[str, object]:
     return {ROWS: rows, FULL: {"type": "boolean", "description": "all columns and parts"}}
 
 
-async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> types.CallToolResult:
+async def _answer(pool: Pool, name: str, arguments: Answers) -> types.CallToolResult:
     """Return the result of an MCP tool call.
 
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
@@ -259,7 +260,7 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> typ
     return _result(text, result)
 
 
-def _joined_options(fields: Mapping[str, object]) -> dict[str, object]:
+def _joined_options(fields: Answers) -> dict[str, object]:
     """Return the fields of a call with those of its ``options``.
 
     Raises SearchSpaceError if ``options`` is no object, or repeats a field.
@@ -383,9 +384,7 @@ def _result(text: str, structured: dict[str, Any] | None) -> types.CallToolResul
     return types.CallToolResult(content=[content], structured_content=structured)
 
 
-def _list_names(
-    arguments: Mapping[str, object], specs: Path | None
-) -> tuple[str, dict[str, object]]:
+def _list_names(arguments: Answers, specs: Path | None) -> tuple[str, dict[str, object]]:
     """Return names of specs, or the terms or the options of a tool with their descriptions."""
     kind, like = str(arguments.get("kind", "")), str(arguments.get("like") or "").lower()
     if kind not in _kinds():

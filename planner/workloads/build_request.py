@@ -63,7 +63,7 @@ NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items()
 
 
 def make_request(
-    values: Mapping[str, object], *, base: Request | None = None, option_name: OptionNamer = str
+    values: Answers, *, base: Request | None = None, option_name: OptionNamer = str
 ) -> Request:
     """Build a request from named values, which are parsed and checked; None: not specified.
 
@@ -86,8 +86,8 @@ def make_request(
 
 
 def _parse_fields(
-    values: Mapping[str, object], base: Request | None, option_name: OptionNamer
-) -> tuple[Request, Mapping[str, object]]:
+    values: Answers, base: Request | None, option_name: OptionNamer
+) -> tuple[Request, Answers]:
     """The request with parsed values, and the values that were specified by field."""
     answers = {_field_name(name): value for name, value in values.items() if value is not None}
     workload = _parse_workload(answers.pop("workload", base.workload if base else Request.workload))
@@ -208,7 +208,7 @@ def search_request(base: Request) -> Request:
     return replace(base, settings=settings)
 
 
-def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) -> dict[str, Value]:
+def read_driver(values: Answers, option_name: OptionNamer = str) -> dict[str, Value]:
     """The search driver and its options by name; ``trials``, ``seed``, ``sampler`` of Optuna.
 
     Raises SearchSpaceError if an option is impossible, or of another driver.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base.csv_cells import Value
 from planner.base.formatting import format_large
+from planner.base.read_files import UncheckedTable
 from planner.errors import SpecError
 from planner.layers.model import tower_parameters
 from planner.question.request import Request
@@ -84,7 +84,7 @@ def image_fields(
     return fields
 
 
-def image_tokens(fields: Mapping[str, object]) -> int:
+def image_tokens(fields: UncheckedTable) -> int:
     """Tokens of all images of a prompt."""
     return round(float(str(fields["images_per_sample"])) * int(str(fields["tokens_per_image"])))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.base.arrays import first
+from planner.base.read_files import UncheckedTable
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
 from planner.decide.sizing.autoscaling import LoadProfile, Startup, read_load
@@ -111,7 +112,7 @@ def refuse_single_service_options(names: Collection[str], option_name: OptionNam
 
 
 def read_services(
-    source: str | os.PathLike[str] | Mapping[str, object],
+    source: str | os.PathLike[str] | Answers,
     common: Answers,
     option_name: OptionNamer = str,
 ) -> tuple[tuple[Service, ...], dict[str, int]]:
@@ -232,7 +233,7 @@ def _request(
     return replace(make_request(fields, option_name=option_name), contract=None)
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def _mapping(value: object) -> UncheckedTable:
     return value if isinstance(value, Mapping) else {}
 
 

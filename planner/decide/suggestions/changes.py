@@ -42,7 +42,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability, full_row
 from planner.question.names import ENGINE
-from planner.question.request import ALL, Request
+from planner.question.request import ALL, Answers, Request
 from planner.question.terms import columns_about, glossary, is_better_high
 from planner.specs.catalogue import Catalogue
 from planner.specs.software_profile import runs_on
@@ -176,9 +176,7 @@ def _other_formats(parameter: str, row: Row) -> list[str]:
     return [name for name in glossary()[parameter].common_values.split() if name != row[parameter]]
 
 
-def _searched_levers(
-    request: Request, base_row: Row
-) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+def _searched_levers(request: Request, base_row: Row) -> Iterator[tuple[str, str, str, Answers]]:
     """Yield name, current answer, other answer and request fields of each lever to search."""
     workload = workload_of(request.workload)
     parameter = workload.precision
@@ -201,9 +199,7 @@ def _searched_levers(
         yield "confidence", f"{confidence:g}", f"{other_sure:g}", {"confidence": other_sure}
 
 
-def _cache_levers(
-    plan: Plan, base_row: Row
-) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+def _cache_levers(plan: Plan, base_row: Row) -> Iterator[tuple[str, str, str, Answers]]:
     """Yield a cache-aware router and a host cache as levers, if the prefix cache is used."""
     if not math.isfinite(number_or_nan(base_row.get("cache_residence_s"))):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from planner.optimize.source import Candidates
 from planner.question.request import Request
 from planner.show.presenters.infeasible import question_lines
 from planner.show.presenters.load_check import load_line
-from planner.show.presenters.row_tables import RowFiles, plain_value, result_blocks
+from planner.show.presenters.row_tables import Manifest, RowFiles, plain_value, result_blocks
 from planner.show.presenters.workload_details import details_of
 from planner.workloads.make_plan import Plan
 from planner.workloads.saved_plan import SavedPlan, single_answers
@@ -33,7 +33,7 @@ def command_manifest(command: Sequence[str]) -> dict[str, object]:
     }
 
 
-def document_text(manifest: Mapping[str, object], **parts: object) -> str:
+def document_text(manifest: Manifest, **parts: object) -> str:
     """The text of a JSON object with a manifest and further parts."""
     document = {"manifest": manifest, **parts}
     return json.dumps(document, indent=1, default=plain_value, allow_nan=False) + "\n"

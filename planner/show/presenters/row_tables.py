@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePath
 from types import NoneType
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,9 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Workload
 
 Rows = Sequence[Row]
+
+Manifest: TypeAlias = Mapping[str, object]
+"""What made a result: version, command, question, defaults and digests of specs."""
 
 MOST_ROWS = 1000
 """Maximum rows of a table on a page: few browsers can sort more."""
@@ -257,7 +260,7 @@ def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
     return {**table, LIMITS_PROBABILITY: joint_probability(probabilities)}
 
 
-def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | None:
+def _chances(table: Columns, limit: Constraint) -> FloatArray | None:
     """Return the probability that each row keeps a limit; None without published errors."""
     column = _column(table, limit.name)
     if column is None:
@@ -286,7 +289,7 @@ def _column(table: Iterable[str], name: str) -> str | None:
 
 
 def _ends(
-    table: Mapping[str, object], name: str, column: str, values: FloatArray
+    table: Columns, name: str, column: str, values: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the lower and upper ends of a column's 90 % intervals; None if unknown.
 
@@ -305,7 +308,7 @@ def _ends(
     return None if factors is None else (values * factors[0], values * factors[1])
 
 
-def _ends_of_mean(table: Mapping[str, object], column: str) -> tuple[FloatArray, FloatArray] | None:
+def _ends_of_mean(table: Columns, column: str) -> tuple[FloatArray, FloatArray] | None:
     """Return the ends of a column's intervals divided by its values; None if it has none."""
     names = ends_of(column)
     if column not in table or not all(name in table for name in names):
@@ -376,7 +379,7 @@ class RowFiles:
             self._json.write("{" + "},\n{".join(rows) + "}")
         self._empty = False
 
-    def finish(self, manifest: Mapping[str, object], **more: object) -> None:
+    def finish(self, manifest: Manifest, **more: object) -> None:
         """Write the manifest; the JSON object, with or without rows, has ``more``."""
         if self._manifest is not None:
             self._manifest.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")

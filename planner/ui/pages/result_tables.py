@@ -55,7 +55,7 @@ from planner.show.presenters.format_results import (
     plan_of,
 )  # fmt: skip
 from planner.show.presenters.prices import format_price
-from planner.show.presenters.row_tables import PLACEMENT_COLUMNS, Rows
+from planner.show.presenters.row_tables import PLACEMENT_COLUMNS, Manifest, Rows
 from planner.show.presenters.uncertainty import (
     EVIDENCE,
     FOR_ASSUMED,
@@ -319,7 +319,7 @@ _COUNTS = {
 }
 
 
-def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
+def manifest_section(manifest: Manifest, **more: str) -> Section:
     """Return a section with the command, versions, counts and specs of a manifest."""
     pairs = {name: _format_entry(manifest[name]) for name in _PROVENANCE_KEYS if manifest.get(name)}
     pairs |= {

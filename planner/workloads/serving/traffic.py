@@ -391,7 +391,7 @@ def _fit_lengths(
 
 def traffic_answers(
     answers: Answers, base: Request | None, option_name: Callable[[str], str] = str
-) -> Mapping[str, object]:
+) -> Answers:
     """Request rate [1/s] and lengths [tokens] that follow from traffic answers, by term.
 
     Raises SpecError or SearchSpaceError if a file cannot be read, or has no times; or if an answer
@@ -459,7 +459,7 @@ def answers_of(
     return answers
 
 
-def measured_answers(request: Request) -> Mapping[str, object]:
+def measured_answers(request: Request) -> Answers:
     """Request rate [1/s] and lengths [tokens] from measured traffic, by term; else empty."""
     question = _measured_question(request)
     return (

@@ -29,6 +29,7 @@ from planner.question.names import CONTEXT_PARALLEL, EXPERT_PARALLEL, TENSOR_PAR
 from planner.show.presenters.format_results import short_plan
 from planner.show.presenters.infeasible import question_title
 from planner.show.presenters.plots.picture import Canvas, Picture, draw, drawing, read_width
+from planner.show.presenters.row_tables import Manifest
 from planner.show.presenters.workload_details import details_of
 from planner.show.theme import DARK, LIGHT, Theme, blend, part_label, readable_on
 from planner.workloads.make_plan import Plan
@@ -309,7 +310,7 @@ _MOST = 12_000
 """Number of spans from which the spans of a pass are merged."""
 
 
-def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Mapping[str, object]) -> None:
+def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Manifest) -> None:
     """Write timelines one after the other in the Trace Event Format [1]_.
 
     A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``metadata``
