@@ -9,7 +9,7 @@ from pathlib import Path
 from planner.base.records import record
 from planner.commands.command import Call, Command, PlanQuestion, error_of, read_question
 from planner.decide.explain.explanation import Explanation
-from planner.decide.explain.operators import OperatorQuestion, OperatorTimes, time_operators
+from planner.decide.explain.operators import OperatorQuestion, time_operators
 from planner.decide.explain.operators import read_question as read_operators
 from planner.decide.explain.plan_comparison import replace_answers
 from planner.errors import InfeasibleError, SearchSpaceError
@@ -149,13 +149,9 @@ def _read_operators(call: Call) -> OperatorInputs:
     return OperatorInputs(question=question, catalogue=Catalogue(call.specs))
 
 
-def _present_operators(times: OperatorTimes, is_full: bool) -> Iterable[Block]:
-    return operators_blocks(times)
-
-
 OPERATORS = Command(
     read=_read_operators,
     run=lambda inputs: time_operators(inputs.question, inputs.catalogue),
-    present=_present_operators,
+    present=lambda times, _: operators_blocks(times),
     write=add_operators,
 )

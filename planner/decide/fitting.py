@@ -238,10 +238,8 @@ def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list
         now: Any = current[name]
         saves_less = choices.index(now) + 1 if now in choices else 0
         if name == "offload" and saves_less:  # the host's memory may be what is too small
-            choices, saves_less = (
-                [str(term.default_value), *(item for item in choices if item != now)],
-                0,
-            )
+            choices = [str(term.default_value), *(item for item in choices if item != now)]
+            saves_less = 0
         values = [value for value in choices[saves_less:] if may_be(name, value)]
         if values and name not in (
             *_SPACE_PARAMETERS,
@@ -303,10 +301,8 @@ def _on_gpus(current: Row, count: int) -> dict[str, Value]:
     """Return the row of a plan on ``count`` GPUs; its global batch grows only if it must."""
     row = {**current, "num_gpus": count}
     if "global_batch_size" in current:
-        batch, before = (
-            number_or_nan(current["global_batch_size"]),
-            number_or_nan(current["num_gpus"]),
-        )
+        batch = number_or_nan(current["global_batch_size"])
+        before = number_or_nan(current["num_gpus"])
         copies = number_or_nan(current["data_parallel"]) * count / before
         if batch % (copies * number_or_nan(current["micro_batch_size"])):
             row["global_batch_size"] = int(batch * count / before)

@@ -317,11 +317,9 @@ def _parse_float(text: str) -> float:
 
 HUGGING_FACE = "trainer"
 TITLE = "Hugging Face's Trainer (transformers, TRL, axolotl)"
-RUNTIME, SAMPLES_RATE, STEPS_RATE = (
-    "train_runtime",
-    "train_samples_per_second",
-    "train_steps_per_second",
-)
+RUNTIME = "train_runtime"
+SAMPLES_RATE = "train_samples_per_second"
+STEPS_RATE = "train_steps_per_second"
 # Version 5 prints numbers as text.
 _PAIR = re.compile(r"['\"]([\w/ ()]+)['\"]: ['\"]?(-?[\d.]+(?:e[+-]?\d+)?)['\"]?(?=[,}])")
 _BAR = re.compile(r"\b(\d+)/(\d+) \[(?:(\d+):)?(\d+):(\d+)<")

@@ -238,11 +238,9 @@ def _table(table: Table) -> Iterator[str]:
 
 def _cell(cell: Cell) -> str:
     """Return a cell as Markdown text; its smaller text follows in parentheses."""
-    return (
-        f"{escape_markdown(cell.text)} ({escape_markdown(cell.more)})"
-        if cell.more
-        else escape_markdown(cell.text)
-    )
+    if cell.more:
+        return f"{escape_markdown(cell.text)} ({escape_markdown(cell.more)})"
+    return escape_markdown(cell.text)
 
 
 _WRITERS: Mapping[type[Any], Callable[[Any], Any]] = {

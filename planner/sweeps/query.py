@@ -536,11 +536,9 @@ def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
     def value(place: Place, count: Value) -> float:
         """Return the best value of a place on ``count`` GPUs; NaN if it has no plan."""
         here = group.spots.get((place, count))
-        return (
-            here.best_by_measure[metric].value
-            if here and metric in here.best_by_measure
-            else math.nan
-        )
+        if here and metric in here.best_by_measure:
+            return here.best_by_measure[metric].value
+        return math.nan
 
     title = matrix_title(group, column, unit)
     rows = [" ".join(place) or label(column) for place in group.places]

@@ -212,10 +212,8 @@ def confidence_notes(
     sources: Sequence[Source], limits: Sequence[Constraint], request: Request
 ) -> dict[str, str]:
     """A note on limits whose confidence is unknown, as no published run is like the plan."""
-    confidence, limited_terms = (
-        request.limit_confidence,
-        [(limit.name, limit.sign) for limit in limits],
-    )
+    confidence = request.limit_confidence
+    limited_terms = [(limit.name, limit.sign) for limit in limits]
     if request.request_rate is not None:
         limited_terms.append(("request_rate", -1))
     unknown = dict.fromkeys(

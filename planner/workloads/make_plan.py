@@ -342,10 +342,8 @@ class RequestExpander:
             elif not runs_on(load(first).spec, gpu) and (
                 supported := self._supported_profiles(question, first, place)
             ):
-                profiles, origin = (
-                    supported[:1],
-                    f"{first}, the usual one, does not run on {gpu.vendor}",
-                )
+                profiles = supported[:1]
+                origin = f"{first}, the usual one, does not run on {gpu.vendor}"
             notes.defaults[kind] = f"{', '.join(profiles)} ({origin})"
         return [
             self._profile(profile, self._noting(is_only and len(profiles) == 1))

@@ -112,10 +112,8 @@ class BudgetSearch:
                 return "the price is unknown: give --price"
             bounds.append(math.floor(self.budget / price + _ROUNDED) * least)
             if not bounds[-1]:
-                budget, each = (
-                    format_usd(self.budget * HOUR),
-                    format_usd(price * HOUR),
-                )
+                budget = format_usd(self.budget * HOUR)
+                each = format_usd(price * HOUR)
                 gpus = "one GPU" if least == 1 else f"{least} GPUs, which are sold together,"
                 return f"a budget of {budget} an hour is below {gpus} at {each} an hour"
         return int(min(bound for bound in bounds if bound is not None))
@@ -125,11 +123,9 @@ class BudgetSearch:
         open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
         bounds = {name: self.request.constraints[name] for name in open_ones}
         request = replace(self.request, num_gpus=count, constraints=bounds)
-        searches, fleets_by_layout, missed = (
-            Searches((self.request.one_contract,)),
-            dict[str, FeasiblePlan](),
-            [],
-        )
+        searches = Searches((self.request.one_contract,))
+        fleets_by_layout = dict[str, FeasiblePlan]()
+        missed = []
         for name, bound in ((POWER, self._power), (BUDGET, self.budget)):
             if bound is None:
                 continue

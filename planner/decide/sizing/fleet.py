@@ -475,11 +475,9 @@ def _missed_limit_text(limits: Sequence[Constraint], miss: NearestMiss, num_gpus
     side = f"just {side}" if value == bound else side
     text = f"{name} {value}{limit.format_confidence}{_gpu_count_text(num_gpus)}, {side} {bound}"
     names = " and ".join(map(_limit_name, kept_limits))
-    return (
-        f"{text}, where {names} {'is' if len(kept_limits) == 1 else 'are'} kept"
-        if kept_limits
-        else text
-    )
+    if kept_limits:
+        return f"{text}, where {names} {'is' if len(kept_limits) == 1 else 'are'} kept"
+    return text
 
 
 def _limit_name(limit: Constraint) -> str:

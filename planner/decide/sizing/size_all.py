@@ -345,11 +345,9 @@ def sizing_tasks(
 
 def with_default_confidence(request: Request) -> Request:
     """Return the request with the default confidence if it states none."""
-    return (
-        request
-        if request.confidence is not None
-        else replace(request, confidence=DEFAULT_CONFIDENCE)
-    )
+    if request.confidence is not None:
+        return request
+    return replace(request, confidence=DEFAULT_CONFIDENCE)
 
 
 def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:

@@ -363,10 +363,8 @@ def format_host_memory(row: Row, machine: Machine) -> str:
     if "micro_batch_size" not in row or not row["host_memory_gib"]:
         return ""
     in_node = min(number_of(row, "num_gpus"), machine.cluster.gpus_per_node)
-    needed, capacity = (
-        number_of(row, "host_memory_gib") * in_node,
-        host_room(row, machine) * in_node / GIB,
-    )
+    needed = number_of(row, "host_memory_gib") * in_node
+    capacity = host_room(row, machine) * in_node / GIB
     if not np.isfinite(capacity):
         return f"{needed:,.1f} GiB of a node; give --host-memory to judge it"
     is_specified = machine.cluster.host_memory is not None

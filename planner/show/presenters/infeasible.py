@@ -334,10 +334,8 @@ def headline(plan: Plan, result: SearchResult) -> str:
     """Return the first line of `infeasible_message`: how many candidates, model and GPUs."""
     model_and_gpus = f"{plan.problem.inputs.model.name} on {where(plan)}"
     if result.configurations_evaluated != 1:
-        noun, number = (
-            plan.workload.wording.noun,
-            format_count(result.configurations_evaluated),
-        )
+        noun = plan.workload.wording.noun
+        number = format_count(result.configurations_evaluated)
         return f"No {noun} of {number} fits {model_and_gpus}."
     if result.nearest_misses:
         return f"The configuration does not fit {model_and_gpus}."
@@ -376,10 +374,8 @@ def _sentence(
             if result.configurations_evaluated == 1
             else f" (nearest: {wording.format_short(miss.row)})"
         )
-        peak, usable = (
-            float(str(miss.row["peak_memory_gib"])) * GIB,
-            miss.source.usable_memory(miss.row),
-        )
+        peak = float(str(miss.row["peak_memory_gib"])) * GIB
+        usable = miss.source.usable_memory(miss.row)
         gpu_text = f"of a GPU {format_gib(peak)} against {format_gib(usable)}"
         return f"{text}: {host_memory}; {gpu_text}{nearest_text}"
     likelihood = format_fit(miss.row) if is_memory and not (room_text or is_host) else ""

@@ -367,10 +367,8 @@ def change_text(workload: str, change: Change, base_row: Row, words: str = "") -
         gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
     for name in _REQUEST_TIMES:
         if base_row.get(name) is not None and change.row.get(name) is not None:
-            after, before = (
-                format_result(name, change.row[name]),
-                format_result(name, base_row[name]),
-            )
+            after = format_result(name, change.row[name])
+            before = format_result(name, base_row[name])
             # A plan that does not run has no times.
             has_before = math.isfinite(change.gain) and not words
             instead = f" instead of {before}" if has_before else ""

@@ -228,10 +228,8 @@ def _format_charge(row: Row, signed: float, used: float) -> str:
     price, in_use = (
         number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
     )
-    full_cost, utilization = (
-        format_result("cost_usd", signed * price * in_use),
-        number_of(row, "charged_utilization"),
-    )
+    full_cost = format_result("cost_usd", signed * price * in_use)
+    utilization = number_of(row, "charged_utilization")
     if math.isnan(utilization):
         part = format_result("cost_usd", used * price)
         return (

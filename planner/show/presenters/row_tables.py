@@ -520,11 +520,9 @@ def texts(values: Any, cell: CellFormat, prefix: str = "") -> list[str]:
     if len(kinds - {type(None)}) > 1 or float in kinds:  # 1, 1.0 and True are equal
         return [prefix + cell(value) for value in values]
     text_by_value = {value: prefix + cell(value) for value in set(values)}
-    return (
-        [text_by_value[value] for value in values]
-        if len(text_by_value) > 1
-        else [*text_by_value.values()] * len(values)
-    )
+    if len(text_by_value) > 1:
+        return [text_by_value[value] for value in values]
+    return [*text_by_value.values()] * len(values)
 
 
 def _array_texts(values: AnyArray, cell: CellFormat, prefix: str) -> list[str]:

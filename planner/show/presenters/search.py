@@ -332,11 +332,9 @@ def starting_plan_line(plan: Plan, row: Row, starting_row: Row, rejected: str) -
         return name
     difference = abs(current / better - 1)
     text = f"{label(column)} {format_result(column, starting_row[column])}"
-    return (
-        f"{name}; {text}, {share(difference)} worse"
-        if difference >= _MIN_DIFFERENCE
-        else f"{name}; {text}, the same"
-    )
+    if difference >= _MIN_DIFFERENCE:
+        return f"{name}; {text}, {share(difference)} worse"
+    return f"{name}; {text}, the same"
 
 
 def unchanged_settings_line(plan: Plan, starting_row: Row) -> str:

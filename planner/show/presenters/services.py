@@ -465,10 +465,8 @@ def _price_line(budget_result: BudgetResult) -> str:
     offer = budget_result.offer
     if offer is None:
         return f"No profit: {budget_result.api.note[:1].lower()}{budget_result.api.note[1:]}"
-    price, number_of_prices = (
-        offer.price,
-        len(budget_result.api.current) or len(budget_result.api.offers),
-    )
+    price = offer.price
+    number_of_prices = len(budget_result.api.current) or len(budget_result.api.offers)
     in_out = " and ".join(
         f"{format_significant(_MILLION * token_price)} USD {kind}"
         for token_price, kind in ((price.input, "in"), (price.output, "out"))

@@ -51,10 +51,8 @@ def format_margin(margin: Margin, confidence: float) -> str:
     confidence_text = (
         f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.has_errors else ""
     )
-    sure_text, bound_text = (
-        format_limit(margin.value_at_confidence, margin.unit),
-        format_limit(margin.bound, margin.unit),
-    )
+    sure_text = format_limit(margin.value_at_confidence, margin.unit)
+    bound_text = format_limit(margin.bound, margin.unit)
     if " " in bound_text:  # write a common unit once
         sure_text = sure_text.removesuffix(f" {bound_text.rpartition(' ')[2]}")
     spare = f"{format_limit(margin.spare, margin.unit)} to spare"

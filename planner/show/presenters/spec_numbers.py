@@ -385,11 +385,9 @@ def _format_entry(value: object) -> str:
         return ", ".join(f"{key.replace('_', ' ')} {part}" for key, part in value.items())
     if isinstance(value, list):
         return ", ".join(format_parameter(item) for item in value)
-    return (
-        str(value)
-        if isinstance(value, int) and not isinstance(value, bool)
-        else format_parameter(value)
-    )
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return format_parameter(value)
 
 
 def _mark(source: str, sources: Mapping[str, str]) -> str:

@@ -492,10 +492,8 @@ def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Itera
         fit.fitted, key=lambda estimate: (estimate.refused, -estimate.determined)
     ):
         unit, scale = unit_of(estimate.parameter.name)
-        shipped, value = (
-            f"{estimate.parameter.shipped * scale:.4g}",
-            f"{estimate.value * scale:.4g}",
-        )
+        shipped = f"{estimate.parameter.shipped * scale:.4g}"
+        value = f"{estimate.value * scale:.4g}"
         label = estimate.parameter.label if unit == "1" else f"{estimate.parameter.label} [{unit}]"
         determined = f"{100 * max(estimate.determined, 0.0):.0f} %"
         rows.append((label, shipped, "kept" if estimate.refused else value, determined))

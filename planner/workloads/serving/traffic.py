@@ -462,11 +462,9 @@ def answers_of(
 def measured_answers(request: Request) -> Answers:
     """Request rate [1/s] and lengths [tokens] from measured traffic, by term; else empty."""
     question = _measured_question(request)
-    return (
-        answers_of(question, str(getattr(request, question)), request.prompt_range)
-        if question
-        else {}
-    )
+    if question:
+        return answers_of(question, str(getattr(request, question)), request.prompt_range)
+    return {}
 
 
 def _measured_question(request: Request) -> str:

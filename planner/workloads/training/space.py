@@ -391,10 +391,8 @@ def alternative_software(source: Source, row: Row) -> dict[str, dict[str, str]]:
     if best is not None:
         choice = kernel.word if kernel else _OF_CLASS[inputs.framework.execution.attention_kernels]
         alternatives[f"{_KERNEL} {best.word} instead of {choice}"] = {_KERNEL: best.word}
-    bytes_per_logit, split = (
-        inputs.framework.memory.per_logit,
-        number_of_row(row, "tensor_parallel"),
-    )
+    bytes_per_logit = inputs.framework.memory.per_logit
+    split = number_of_row(row, "tensor_parallel")
     length = inputs.workload.sequence_length / number_of_row(row, "context_parallel")
     tokens = number_of_row(row, "micro_batch_size") * length
     logit_bytes = bytes_per_logit * tokens * inputs.model.vocab_size / split
