@@ -26,6 +26,9 @@ from planner.errors import PlannerError, SpecError
 
 Error: TypeAlias = type[PlannerError]
 
+JsonObject: TypeAlias = dict[str, Any]
+"""An object of JSON that planner writes, or wrote and has read back."""
+
 UncheckedTable: TypeAlias = Mapping[str, object]
 """A table of TOML, or an object of JSON or YAML, whose values are not checked yet."""
 

@@ -231,7 +231,7 @@ def _problem(sized: Sized) -> InfeasibleError | None:
     return InfeasibleError("\n".join([*question_lines(sized), *filter(None, reason_lines(sized))]))
 
 
-_SHOWN: Mapping[type[Any], tuple[Callable[..., Iterable[Block]], Callable[..., None]]] = {
+_SHOWN: Mapping[type, tuple[Callable[..., Iterable[Block]], Callable[..., None]]] = {
     Sizes: (sizes_blocks, add_sizes),
     SharedFleet: (services_blocks, add_services),
     LengthPools: (length_pools_blocks, add_length_pools),

@@ -350,7 +350,7 @@ def _preformatted(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-_WRITERS: Mapping[type[Any], Callable[[Any], str]] = {
+_WRITERS: Mapping[type, Callable[..., str]] = {
     Title: lambda title: f"<p><b>{escape(title.text)}</b></p>",
     Code: lambda code: _preformatted(code.text),
     KeyValues: _pairs,

@@ -326,7 +326,7 @@ def _write_text_chart(console: Console, drawn: TextChart) -> None:
         console.print(line, soft_wrap=True)
 
 
-_WRITERS: Mapping[type[Any], Callable[[Console, Any], None]] = {
+_WRITERS: Mapping[type, Callable[..., None]] = {
     Title: _write_title,
     Lines: _write_lines,
     Code: _write_code,

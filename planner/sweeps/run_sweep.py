@@ -255,7 +255,7 @@ def _arrow_stream(columns: Columns, kinds: Kinds) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _schema(kinds: Kinds) -> Any:
+def _schema(kinds: Kinds) -> object:
     """Return the schema of Arrow for typed columns."""
     import pyarrow as pa
 

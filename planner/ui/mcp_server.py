@@ -11,13 +11,13 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import mcp.types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from planner.base.read_files import parse_json, require_table
+from planner.base.csv_cells import TypedRow
+from planner.base.read_files import JsonObject, parse_json, require_table
 from planner.base.version import __version__
 from planner.commands.options import FILE, form_fields, option_name, option_rows
 from planner.errors import PlannerError, SearchSpaceError, did_you_mean
@@ -312,7 +312,7 @@ def mcp_message(message: str) -> str:
                    for part in parts)  # fmt: skip
 
 
-def _with_few_columns(result: Mapping[str, Any]) -> dict[str, Any]:
+def _with_few_columns(result: JsonObject) -> JsonObject:
     """Return an answer whose rows have at most `MOST_COLUMNS` columns."""
     manifest = result.get("manifest")
     name = manifest.get(WORKLOAD) if isinstance(manifest, Mapping) else None
@@ -330,7 +330,7 @@ _PLACED = ("scenario", "recommended", "choice", "reason", GPU, NUM_GPUS, CONTRAC
 _SURE = ("fit_probability", "evidence_runs")
 
 
-def _with_first_columns(row: Mapping[str, Any], workload: Workload | None) -> dict[str, Any]:
+def _with_first_columns(row: TypedRow, workload: Workload | None) -> JsonObject:
     """Return the columns of a row that decide: hardware, layout, results, their intervals."""
     if len(row) <= MOST_COLUMNS or row.get(WORKLOAD, "") is None:
         return dict(row)
@@ -379,7 +379,7 @@ def _without_long_parts(answer: Mapping[str, object]) -> tuple[dict[str, object]
     return shortened, left_out
 
 
-def _result(text: str, structured: dict[str, Any] | None) -> types.CallToolResult:
+def _result(text: str, structured: JsonObject | None) -> types.CallToolResult:
     content = types.TextContent(type="text", text=text)
     return types.CallToolResult(content=[content], structured_content=structured)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import format_value
 from planner.optimize.goals import Constraint
 from planner.optimize.problem import is_unknown
-from planner.optimize.source import Candidates, SearchInputs, Source
+from planner.optimize.source import Candidates, InputsChange, SearchInputs, Source
 from planner.question.names import (
     ATTENTION_DATA_PARALLEL,
     EXPERT_PARALLEL,
@@ -74,7 +74,7 @@ class EvaluatedChoice:
         """Whether neither the user nor the space sets a parameter."""
         return name not in self.request.settings and name not in self.space.parameters
 
-    def with_setting(self, change: Callable[[Any], Any]) -> Candidates:
+    def with_setting(self, change: InputsChange) -> Candidates:
         """The configuration, evaluated again in a changed setting."""
         return self.source.changed(change).judged(self.candidates.configurations)
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
-from typing import Any
 
 from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.read_files import JsonObject
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.decide.assumptions import SensitiveAssumption, sensitive_assumptions
@@ -376,7 +376,7 @@ class ComparedPlans:
                 wins.setdefault(result.best, []).append(result.name)
         return wins
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the comparison as a dictionary for JSON; times in s, memory in GiB."""
         return {
             "plans": [

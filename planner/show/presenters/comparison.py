@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from planner.base.formatting import format_large, format_parameter, join_words
+from planner.base.read_files import JsonObject
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.explain.plan_comparison import ComparedPlans, PredictedPlan
@@ -32,7 +33,7 @@ from planner.show.presenters.format_results import format_result, label, short_p
 from planner.show.presenters.infeasible import infeasible_reason, where
 from planner.show.presenters.plan_report import recommended_of
 from planner.show.presenters.spec_numbers import scalar_fields, spec_table
-from planner.show.reports import ComparedResult, Json, PlansReport, SpecsReport, made_report
+from planner.show.reports import ComparedResult, PlansReport, SpecsReport, made_report
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.build_request import OptionNamer, make_request
@@ -50,7 +51,7 @@ def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> It
     yield from plans_blocks(plans_report(comparison), is_full=is_full)
 
 
-def plans_report(comparison: ComparedPlans, manifest: Json | None = None) -> PlansReport:
+def plans_report(comparison: ComparedPlans, manifest: JsonObject | None = None) -> PlansReport:
     """Return the result of a comparison of plans."""
     return made_report({"manifest": manifest or {}, **comparison_dict(comparison)}, PlansReport)
 

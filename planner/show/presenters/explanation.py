@@ -4,7 +4,6 @@ and operators one by one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from planner.base.formatting import (
     format_percent,
     format_significant,
 )
+from planner.base.read_files import JsonObject
 from planner.base.units import GIB
 from planner.decide.explain.explanation import MEMORY, Explanation, RankedAssumption
 from planner.decide.explain.operators import KINDS, OperatorTimes, work_dict
@@ -580,7 +580,7 @@ def predict_plan(request: Request, burst: int | None = None, name: str = "") -> 
     return PredictedPlan(plan=plan, evaluation=evaluate(plan, burst), name=name)
 
 
-def explanation_dict(explained: Explanation, *, is_open: bool = False) -> dict[str, Any]:
+def explanation_dict(explained: Explanation, *, is_open: bool = False) -> JsonObject:
     """Return an explanation as a JSON object, with its first screen and its full report.
 
     ``is_open``: the plan is the one that a search recommends.

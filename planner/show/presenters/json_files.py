@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from planner.base.atomic_write import write_atomically
+from planner.base.read_files import JsonObject
 from planner.base.version import __version__
 from planner.decide.assumptions import sensitive_assumptions
 from planner.optimize.problem import limit_rows, with_rate_limit
@@ -57,7 +57,7 @@ def plan_evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
     return {"basis": confidence.basis, "tie_factor": factor, **missing}
 
 
-def plan_limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
+def plan_limits(plan: Plan, candidates: Candidates) -> list[JsonObject]:
     """The limits of a question, and the probability that a plan keeps each."""
     constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
     return limit_rows(candidates, constraints)

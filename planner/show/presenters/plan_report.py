@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from planner.base.csv_cells import Row
+from planner.base.csv_cells import Row, TypedRow
 from planner.base.formatting import EVEN_FIT, SURE_FIT, format_counted, format_probability
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
@@ -301,7 +301,7 @@ def log_line(plan: Plan, row: Row) -> str:
     return f"Memory, GiB: {text}." if text else ""
 
 
-def lost_line(row: Mapping[str, Any]) -> str:
+def lost_line(row: TypedRow) -> str:
     """Return the shares of the step time lost to overheads, the largest first; "" without one."""
     step = row.get("step_time_s")
     if not step:

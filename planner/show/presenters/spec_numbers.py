@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.base.enums import Precision
 from planner.base.formatting import format_count, format_duration, format_large, format_parameter
+from planner.base.read_files import JsonObject
 from planner.base.units import GIB, GIGA, HOUR, KILOWATT_HOUR, MONTH, TERA, YEAR
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.ownership_cost import owned_gpu_price, used_figures
@@ -297,7 +298,7 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
 
 def spec_table(
     kind: SpecKind, path: Path, catalogue: Catalogue
-) -> tuple[dict[str, Any], tuple[Path, ...]]:
+) -> tuple[JsonObject, tuple[Path, ...]]:
     """Return the nested table of a spec, and the files of the profiles that it extends."""
     if kind is SpecKind.RELIABILITY:
         return reliability_table(path, catalogue.folder)
@@ -351,7 +352,7 @@ def scalar_fields(spec: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _sections_blocks(
-    table: Mapping[str, Any], sources: Mapping[str, str], title: str = ""
+    table: JsonObject, sources: Mapping[str, str], title: str = ""
 ) -> Iterator[Block]:
     """Yield a table for each section of a spec, with the source of every number."""
     rows = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from planner.base.csv_cells import Row
 from planner.base.formatting import (
@@ -18,6 +17,7 @@ from planner.base.formatting import (
     format_probability,
     format_significant,
 )
+from planner.base.read_files import JsonObject
 from planner.confidence.intervals import MAX_TIE_FACTOR, Confidence
 from planner.decide.assumptions import SensitiveAssumption
 from planner.optimize.problem import joint_probability
@@ -123,7 +123,7 @@ def format_fit(row: Row) -> str:
 
 def uncertainty_lines(
     basis: str,
-    limits: Iterable[Mapping[str, Any]],
+    limits: Iterable[JsonObject],
     assumptions: Sequence[SensitiveAssumption],
     runs: int | None = None,
     gpu: str = "",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.base.csv_cells import Row
+from planner.base.csv_cells import Row, TypedRow
 from planner.base.formatting import (
     format_count,
     format_gpus_of_row,
@@ -393,8 +393,6 @@ def add_new_prediction(page: Page, pinned: SavedPlan) -> Page:
     return replace(page, sections=sections)
 
 
-AnyRow = Mapping[str, Any]
-
 MOST_RANKS = 10
 """Choices of the chart on the first screen."""
 
@@ -421,7 +419,7 @@ _BATCHES = ("global_batch_size", "batch_size", "concurrency")
 _FIGURES = 3
 
 
-def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
+def headline(workload: Workload, row: Row, verb: str = "runs") -> str:
     """Return the answer as a sentence: the GPUs on which a model ``verb``, time and cost."""
     software = next((str(row[name]) for name in terms_about("software") if row.get(name)), "")
     contract = str(row.get("contract") or "")
@@ -438,14 +436,14 @@ def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
     return f"{where}{plan}: it {' and '.join(statements)}." if statements else f"{where}{plan}."
 
 
-def _first_with_number(row: AnyRow, names: Mapping[str, str]) -> list[tuple[str, str]]:
+def _first_with_number(row: Row, names: Mapping[str, str]) -> list[tuple[str, str]]:
     """The first column with a number in the row, with its phrase; empty if there is none."""
     pairs = (item for item in names.items() if math.isfinite(number_of(row, item[0])))
     return [*pairs][:1]
 
 
 def figures(
-    row: AnyRow,
+    row: Row,
     ends: Mapping[str, Ends],
     chance: float = math.nan,
     first: Sequence[str] = (),
@@ -474,7 +472,7 @@ def figures(
     return chosen[:_FIGURES]
 
 
-def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
+def _figure(row: Row, name: str, ends: Mapping[str, Ends]) -> Figure:
     """Return the figure of a row's column: its value with unit and its 90 % interval."""
     text = format_result(name, row[name], ends.get(name))
     value, _, between = text.partition(" (")
@@ -517,7 +515,7 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     )
 
 
-def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
+def hints(workload: Workload, row: Row) -> dict[str, str]:
     """Return the main values of a row as text by label, such as GPUs, plan and memory."""
     if not row.get("feasible", True):
         return {"GPUs": format_gpus(row), "no plan": str(row.get("reason") or "")}
@@ -534,18 +532,18 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     return details | {"price": _price_text(row), "evidence": badge.text if badge else ""}
 
 
-def format_gpus(row: AnyRow) -> str:
+def format_gpus(row: Row) -> str:
     """Return a row's GPUs as text, ``8 x h100``; the GPU alone if the number is unknown."""
     count = number_of(row, _GPUS)
     return format_gpus_of_row(row) if math.isfinite(count) else str(row["gpu"])
 
 
-def price_lines(row: AnyRow) -> list[str]:
+def price_lines(row: Row) -> list[str]:
     """Return the price of a GPU-hour as a sentence, in a list; empty if it is unknown."""
     return [f"Price: {text}."] if (text := _price_text(row)) else []
 
 
-def _price_text(row: AnyRow) -> str:
+def _price_text(row: Row) -> str:
     """Return the price of a GPU-hour with offers, date and contract; "" if it is unknown."""
     price = format_price(row)
     contract = f", {row['contract']}" if row.get("contract") else ""
@@ -554,12 +552,12 @@ def _price_text(row: AnyRow) -> str:
 
 def ranking(
     workload: Workload,
-    rows: Sequence[AnyRow],
+    rows: Sequence[Row],
     column: str,
-    names: Callable[[AnyRow], str],
+    names: Callable[[TypedRow], str],
     caption: str,
     factor: float = 1.0,
-    ends: Callable[[AnyRow], Ends | None] | None = None,
+    ends: Callable[[Row], Ends | None] | None = None,
 ) -> RankingChart | None:
     """Return a chart of the first rows, the answer first; None if no row has a value.
 
@@ -605,7 +603,7 @@ def ranking_chart(name: str, caption: str, column: str, rows: Sequence[RankingRo
     return RankingChart(name=name, caption=caption, unit=unit_text, rows=[*map(scaled, rows)])
 
 
-def suggestion_ranking(row: AnyRow, levers: Sequence[LeverEffect]) -> RankingChart | None:
+def suggestion_ranking(row: Row, levers: Sequence[LeverEffect]) -> RankingChart | None:
     """Return a chart of an answer's cost with one input changed; None without suggestions."""
     changes = [lever for lever in levers if math.isfinite(lever.value)]
     columns = {change.column for change in changes}

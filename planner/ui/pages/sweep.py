@@ -6,12 +6,12 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from planner.base.csv_cells import Row as SweepRow
+from planner.base.csv_cells import TypedRow
 from planner.base.formatting import format_count, join_words
 from planner.decide.sizing.fleet import COSTS
 from planner.decide.sizing.purchase import PurchaseOption, options_of_row
@@ -244,7 +244,7 @@ def _headline(
 def _ranking(
     workload: Workload,
     rows: Sequence[ResultRow],
-    priced: Sequence[tuple[WorkloadGroup, Mapping[str, Any]]],
+    priced: Sequence[tuple[WorkloadGroup, TypedRow]],
 ) -> RankingChart | None:
     """Return a chart of the cost of each GPU and contract with its best number of GPUs.
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.run_cost import RunCost, calendar_factors, run_cost
 from planner.estimators.training.training_estimate import broken_rule
 from planner.formulas.power import range_of_product
-from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.optimize.source import Candidates, Columns, InputsChange, Need, Source
 from planner.question.terms import terms_of
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.training_workload import AdapterSetup
@@ -130,7 +129,7 @@ class RlSource(Source):
         machine = self.inputs.engine_machine if generates else self.inputs.machine
         return float(machine.gpu.allocatable_memory)
 
-    def changed(self, change: Callable[[Any], Any]) -> RlSource:
+    def changed(self, change: InputsChange) -> RlSource:
         """The source with ``change`` applied to the inputs, on both kinds of GPUs."""
         inputs, other = change(self.inputs), self.inputs.rollout_machine
         if other is not None:

@@ -312,7 +312,7 @@ def _first_numeric_column(rows: Sequence[Row], names: Sequence[str]) -> str:
     return next(columns, "num_gpus")
 
 
-def _value(row: Mapping[str, Any], name: str) -> float:
+def _value(row: Row, name: str) -> float:
     value = row.get(name)
     return math.nan if value is None else float(value)
 
