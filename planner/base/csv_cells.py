@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Value: TypeAlias = str | int | float | bool | None
 """What a cell, a setting or an entry of JSON is."""
 
 Row: TypeAlias = Mapping[str, Value]
 """A row of a table by column."""
+
+TypedRow: TypeAlias = Mapping[str, Any]
+"""A row whose reader knows the type of each column that it takes."""
 
 _WORDS: Mapping[str, Value] = {"": None, "True": True, "False": False}
 _NUMBER = frozenset("0123456789-.")

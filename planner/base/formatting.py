@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from planner.base.csv_cells import TypedRow
 from planner.base.units import DAY as DAY
 from planner.base.units import GIB, HOUR
 
@@ -183,7 +183,7 @@ def format_gpus(number: float) -> str:
     return format_counted(number, "GPU")
 
 
-def format_gpus_of_row(row: Mapping[str, Any]) -> str:
+def format_gpus_of_row(row: TypedRow) -> str:
     """Number and type of a plan's GPUs, ``8 x h100-sxm-80gb + 8 x h20-96gb`` with two types."""
     number, other = row["num_gpus"], row.get("rollout_gpu")
     if other in (None, "", row["gpu"]):

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from gzip import GzipFile
@@ -25,6 +25,12 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 from planner.errors import PlannerError, SpecError
 
 Error: TypeAlias = type[PlannerError]
+
+JsonObject: TypeAlias = dict[str, Any]
+"""An object of JSON that planner writes, or wrote and has read back."""
+
+UncheckedTable: TypeAlias = Mapping[str, object]
+"""A table of TOML, or an object of JSON or YAML, whose values are not checked yet."""
 
 MEBIBYTE = 2**20
 SMALL = 4 * MEBIBYTE

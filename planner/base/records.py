@@ -121,11 +121,9 @@ def _repr(self: Any) -> str:
 
 def _equals(self: object, other: object) -> Any:
     """Return whether two records of one class have equal compared fields."""
-    return (
-        _compared_values(self) == _compared_values(other)
-        if type(self) is type(other)
-        else NotImplemented
-    )
+    if type(self) is type(other):
+        return _compared_values(self) == _compared_values(other)
+    return NotImplemented
 
 
 def _hash(self: object) -> int:

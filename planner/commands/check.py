@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from planner.base import formatting
+from planner.base.formatting import format_gpus_of_row
 from planner.base.read_files import read_text
 from planner.base.records import record
 from planner.commands.command import Call, Command, PlanQuestion, error_of, read_question
@@ -112,7 +112,7 @@ def _line(checked: Checked) -> str:
     if imported is not None:
         verdict = with_incompleteness(imported, verdict)
     row = first_row(evaluation.table())
-    gpus = formatting.format_gpus_of_row(row)
+    gpus = format_gpus_of_row(row)
     assumed = {} if imported is None else imported.assumed
     unspecified = [name for name in ("gpu", "num_gpus") if name in assumed]
     if unspecified:

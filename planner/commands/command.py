@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
 from planner.base.records import record
 from planner.errors import InfeasibleError, PlannerError
 from planner.question.parse_values import parse_int
-from planner.question.request import Request
+from planner.question.request import Answers, Request, Settings
 from planner.workloads.build_request import OptionNamer, make_request
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class Call:
     launch_answers : further answers to the missing terms of a launch file
     """
 
-    request: Mapping[str, object]
-    extra: Mapping[str, object] = field(default_factory=dict)
+    request: Answers
+    extra: Answers = field(default_factory=dict)
     option_name: OptionNamer = str
     setting_name: OptionNamer = str
     bar: Bar = no_bar
@@ -68,7 +68,7 @@ class Call:
     has_files: bool = True
     workload: str | None = None
     launch_text: str | None = None
-    launch_answers: Mapping[str, object] = field(default_factory=dict)
+    launch_answers: Answers = field(default_factory=dict)
 
     @property
     def specs(self) -> Path | None:
@@ -82,7 +82,7 @@ class Call:
         return parse_int(self.extra.get("workers") or 1, self.option_name("workers"), 1)
 
     @property
-    def settings(self) -> Mapping[str, object]:
+    def settings(self) -> Settings:
         """The settings of the call."""
         settings = self.request.get("settings")
         return settings if isinstance(settings, Mapping) else {}

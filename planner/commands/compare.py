@@ -10,7 +10,7 @@ from planner.base.records import record
 from planner.commands.command import Call, Command
 from planner.decide.explain.plan_comparison import ComparedPlans
 from planner.errors import SearchSpaceError
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.show.output_blocks import Block
 from planner.show.presenters.comparison import (
     ComparedThing,
@@ -33,7 +33,7 @@ class CompareInputs:
 
     call: Call
     things: Sequence[ComparedThing]
-    answers: Mapping[str, object]
+    answers: Answers
 
 
 @record(kw_only=True)
@@ -66,7 +66,7 @@ def _run(inputs: CompareInputs) -> Compared:
     return Compared(things=things, plans=plans, numbers={})
 
 
-def _refuse_file(path: Path, row: int | None, answers: Mapping[str, object]) -> Request:
+def _refuse_file(path: Path, row: int | None, answers: Answers) -> Request:
     raise SearchSpaceError("Things are compared by name here.")
 
 

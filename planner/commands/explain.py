@@ -9,12 +9,12 @@ from pathlib import Path
 from planner.base.records import record
 from planner.commands.command import Call, Command, PlanQuestion, error_of, read_question
 from planner.decide.explain.explanation import Explanation
-from planner.decide.explain.operators import OperatorQuestion, OperatorTimes, time_operators
+from planner.decide.explain.operators import OperatorQuestion, time_operators
 from planner.decide.explain.operators import read_question as read_operators
 from planner.decide.explain.plan_comparison import replace_answers
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.question.parse_values import split_items
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.show.output_blocks import Block
 from planner.show.presenters.comparison import file_and_row
 from planner.show.presenters.explanation import (
@@ -90,7 +90,7 @@ def _read_against(call: Call, base: Request) -> Request | None:
     if len(files) > 1:
         raise SearchSpaceError(f"--against takes one plan, not {len(files)}: {', '.join(files)}.")
     settings = parse_settings([text for text in texts if text not in files])
-    changes: Mapping[str, object] = {
+    changes: Answers = {
         name: values[0] if len(values) == 1 else values for name, values in settings.items()
     }
     for text in files:
@@ -149,13 +149,9 @@ def _read_operators(call: Call) -> OperatorInputs:
     return OperatorInputs(question=question, catalogue=Catalogue(call.specs))
 
 
-def _present_operators(times: OperatorTimes, is_full: bool) -> Iterable[Block]:
-    return operators_blocks(times)
-
-
 OPERATORS = Command(
     read=_read_operators,
     run=lambda inputs: time_operators(inputs.question, inputs.catalogue),
-    present=_present_operators,
+    present=lambda times, _: operators_blocks(times),
     write=add_operators,
 )

@@ -49,7 +49,7 @@ from planner.question.names import (
     STOCK,
 )
 from planner.question.parse_values import parse_si, split_items
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.question.terms import glossary
 from planner.show.output_blocks import Block
 from planner.show.presenters.row_tables import RowFiles
@@ -151,7 +151,7 @@ def _read_one(call: Call, options: Mapping[str, Any]) -> SizeInputs:
     return SizeInputs(bar=call.bar, steps=steps, unit="GPUs", size=size)
 
 
-def _money(extra: Mapping[str, object], name: OptionNamer) -> dict[str, Any]:
+def _money(extra: Answers, name: OptionNamer) -> dict[str, Any]:
     """Return the budget and the change of prices; raises SearchSpaceError if one is invalid."""
     budget, change = extra.get(BUDGET), extra.get(PRICE_CHANGE)
     return {
@@ -231,7 +231,7 @@ def _problem(sized: Sized) -> InfeasibleError | None:
     return InfeasibleError("\n".join([*question_lines(sized), *filter(None, reason_lines(sized))]))
 
 
-_SHOWN: Mapping[type[Any], tuple[Callable[..., Iterable[Block]], Callable[..., None]]] = {
+_SHOWN: Mapping[type, tuple[Callable[..., Iterable[Block]], Callable[..., None]]] = {
     Sizes: (sizes_blocks, add_sizes),
     SharedFleet: (services_blocks, add_services),
     LengthPools: (length_pools_blocks, add_length_pools),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -17,16 +17,20 @@ from planner.base.arrays import (
     FloatArray,
     IndexArray,
     Item,
+    Numeric,
     Values,
     first_true_by_shape,
     lowest_code,
 )
-from planner.base.csv_cells import number_of_row
-from planner.base.enums import PipelineSchedule, Quantization
+from planner.base.csv_cells import Row, number_of_row
+from planner.base.enums import AttentionKind, PipelineSchedule, Quantization
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.question.terms import columns_about, glossary, parameter_defaults, terms_of
 from planner.specs.model import ModelSpec
+
+NOWHERE: BoolArray = np.zeros((), dtype=np.bool_)
+"""False for every configuration."""
 
 _BYTE = 128  # Codes that a signed byte tells apart.
 
@@ -227,11 +231,32 @@ def has_left_over_gpus(c: _HasParallelism, _: object) -> BoolArray:
     return np.asarray((c.data_parallel < 1) | is_indivisible(c.data_parallel, np.ones(())))
 
 
+def is_any_indivisible(numbers: Iterable[float], divisor: Numeric) -> BoolArray:
+    """True where ``divisor`` does not divide one of the numbers."""
+    return reduce(np.logical_or, (is_indivisible(n, divisor) for n in numbers), NOWHERE)
+
+
 def has_uneven_widths(c: _HasParallelism, context: _HasModel) -> BoolArray:
     """True where tensor parallelism does not divide a feed-forward width of the model."""
-    violated = np.zeros((), dtype=np.bool_)
-    for mlp in context.model.feed_forwards:
-        violated = violated | is_indivisible(mlp.shared_width, c.tensor_parallel)
+    widths = (mlp.shared_width for mlp in context.model.feed_forwards)
+    return is_any_indivisible(widths, c.tensor_parallel)
+
+
+def has_uneven_heads(
+    c: _HasParallelism, context: _HasModel, *, copies_states: bool = False
+) -> BoolArray:
+    """True where tensor parallelism does not divide the heads, or the KV heads nor their copies.
+
+    ``copies_states``: ranks may hold copies of the key heads of linear attention as well.
+    """
+    t, violated = c.tensor_parallel, NOWHERE
+    for attention in context.model.attentions:
+        heads, shared = attention.split_heads
+        violated = violated | is_indivisible(heads, t)
+        if attention.kind is not AttentionKind.LATENT:
+            is_copied = copies_states or not attention.has_state
+            uneven_copies = is_indivisible(1.0, shared / t) if is_copied else True
+            violated = violated | (is_indivisible(shared, t) & uneven_copies)
     return violated
 
 
@@ -252,9 +277,7 @@ def broken_by_shape(
 
 def prediction_rule(name: str, description: str) -> Rule[object, object]:
     """A rule that no configuration violates before its prediction, such as out of memory."""
-    return Rule(
-        name=name, description=description, violated=lambda *_: np.zeros((), dtype=np.bool_)
-    )
+    return Rule(name=name, description=description, violated=lambda *_: NOWHERE)
 
 
 OUT_OF_HOST_MEMORY = prediction_rule(
@@ -390,7 +413,7 @@ IMPLIED_BY_OTHERS = {"pipeline_schedule": ("one_forward_one_backward", "interlea
 SHOWN_COLUMNS = columns_about("training_summary")
 
 
-def format_layout(row: Mapping[str, object]) -> str:
+def format_layout(row: Row) -> str:
     """A training row as text, ``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``.
 
     Parameters that rows of older versions lack count as defaults.

@@ -16,13 +16,14 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import ConfigurationTable, TrainingConfigurations
 from planner.errors import SearchSpaceError
 from planner.question.parse_values import LARGEST, parse_value, suggest_term
+from planner.question.request import Settings
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.search_space import Dense, Divisors, Multiples, PowersOfTwo, SearchSpace, expand
 
 
 def refuse_unknown(
     space: SearchSpace,
-    settings: Mapping[str, object],
+    settings: Settings,
     parameter_names: Sequence[str],
     derived: Sequence[str],
 ) -> None:
@@ -249,7 +250,7 @@ class SpecifiedValues:
     gradient_accumulation_steps: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, settings: Mapping[str, object]) -> SpecifiedValues:
+    def of(cls, settings: Settings) -> SpecifiedValues:
         """The user's values of parameters that follow from others, such as ``data_parallel``."""
         values_by_name = {
             name: as_values(settings[name], {}) for name in FOLLOWING if name in settings
@@ -322,7 +323,7 @@ class _ConflictingCounts(SearchSpaceError):
 
 
 def global_batch_of(
-    settings: Mapping[str, object], num_gpus: int, default_degree: int | None
+    settings: Settings, num_gpus: int, default_degree: int | None
 ) -> tuple[int, str]:
     """The global batch size [samples] from gradient accumulation steps, and a text on it.
 
@@ -350,7 +351,7 @@ def global_batch_of(
     return batch, f"{copies:,.0f} data-parallel x {micro:,} x {steps:,.0f} micro-batches"
 
 
-def _single_value(settings: Mapping[str, object], name: str, default: int | None) -> float | None:
+def _single_value(settings: Settings, name: str, default: int | None) -> float | None:
     values = coded_values(name, as_values(settings[name], {})) if name in settings else [default]
     return values[0] if len(values) == 1 else None
 

@@ -37,10 +37,6 @@ class RlContext:
     has_two_vendors: bool = False
 
 
-def _placement(c: RlConfigurations, context: RlContext) -> BoolArray:
-    return ~_is_among(c, context.rollouts.placements)
-
-
 def _is_among(c: RlConfigurations, placements: Sequence[str]) -> BoolArray:
     """True where the placement is one of ``placements``."""
     return np.isin(c.placement, [Placement[placement.upper()] for placement in placements])
@@ -51,10 +47,6 @@ def _split(c: RlConfigurations, _: RlContext) -> BoolArray:
     has_other_split = (c.train_gpus > 0) & (c.train_gpus != c.rollout_gpus)
     lacks_gpus = lacks_gpus | (c.other_gpus >= c.num_gpus)
     return np.where(c.colocated, has_other_split, lacks_gpus)
-
-
-def _types(c: RlConfigurations, context: RlContext) -> BoolArray:
-    return np.asarray(c.colocated & context.has_two_types)
 
 
 def _further_models(c: RlConfigurations, context: RlContext) -> BoolArray:
@@ -79,14 +71,6 @@ def _weight_sync(c: RlConfigurations, context: RlContext) -> BoolArray:
     return np.asarray(context.has_two_vendors & ~np.isin(c.weight_sync, works))
 
 
-def _rollout_split(c: RlConfigurations, _: RlContext) -> BoolArray:
-    return is_indivisible(c.rollout_gpus, c.rollout_tensor_parallel)
-
-
-def _batch(c: RlConfigurations, context: RlContext) -> BoolArray:
-    return is_indivisible(float(context.workload.samples), c.global_batch_size)
-
-
 def _ranks(c: RlConfigurations, _: RlContext) -> BoolArray:
     is_whole = c.data_parallel == np.floor(c.data_parallel)  # else a rule of the trainer is broken
     return np.asarray(
@@ -100,28 +84,26 @@ def _staleness(c: RlConfigurations, _: RlContext) -> BoolArray:
     return np.asarray((allows_none & (c.staleness > 0)) | (is_one_step_off & (c.staleness != 1)))
 
 
-def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:
-    possible = _is_among(c, context.rollouts.partial) & (c.staleness > 0)
-    return np.asarray(c.partial_rollout & ~possible)
-
-
 RL_ONLY_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
         ("placement", "the framework does not support this placement of trainer and engine",
-         _placement),
+         lambda c, context: ~_is_among(c, context.rollouts.placements)),
         ("gpu_split", "trainer and engine both need GPUs; colocated, both use all of them", _split),
-        ("gpu_types", "trainer and engine on GPUs of two types cannot be colocated", _types),
+        ("gpu_types", "trainer and engine on GPUs of two types cannot be colocated",
+         lambda c, context: np.asarray(c.colocated & context.has_two_types)),
         ("staleness", "older weights need placement async, one_step_off, which has staleness 1, "
          "or partial rollouts", _staleness),
         ("partial_rollout", "answers go on with new weights where staleness is 1 or more and "
-         "the framework can do so in the placement", _partial),
+         "the framework can do so in the placement",
+         lambda c, context: np.asarray(c.partial_rollout & ~(_is_among(c, context.rollouts.partial)
+                                                            & (c.staleness > 0)))),
         ("further_models", "a reference model or a critic with GPUs of its own needs a framework "
          "that can do so, and the model in the step", _further_models),
         ("rollout_split", "rollout_tensor_parallel must divide the GPUs that generate",
-         _rollout_split),
+         lambda c, _: is_indivisible(c.rollout_gpus, c.rollout_tensor_parallel)),
         ("step_batch", "global_batch_size must divide the answers of a step, prompts x samples",
-         _batch),
+         lambda c, context: is_indivisible(float(context.workload.samples), c.global_batch_size)),
         ("ranks", "copies of the trainer (tensor x context x pipeline parallel of its GPUs) must "
          "divide global_batch_size", _ranks),
         ("further_copies", "the layout of the trainer must divide reference_gpus and critic_gpus",

@@ -10,12 +10,14 @@ from planner.base.arrays import BoolArray, CodeArray
 from planner.base.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.base.records import record
 from planner.configurations.configuration_tables import (
+    NOWHERE,
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,
     ServingConfigurations,
     first_broken,
     has_left_over_gpus,
+    has_uneven_heads,
     has_uneven_widths,
     is_indivisible,
     prediction_rule,
@@ -48,24 +50,6 @@ class ServingContext:
     is_pool: bool = False
 
 
-def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    """True where tensor parallelism does not divide the heads, or the KV heads nor their copies."""
-    t = c.tensor_parallel
-    violated = np.zeros((), dtype=np.bool_)
-    if context.engine.pads_heads:
-        return violated
-    for attention in context.model.attentions:
-        heads, shared = attention.split_heads
-        violated = violated | is_indivisible(heads, t)
-        if attention.kind is not AttentionKind.LATENT:
-            violated = violated | (is_indivisible(shared, t) & is_indivisible(1.0, shared / t))
-    return violated
-
-
-def _layers(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    return np.asarray(c.pipeline_parallel > context.model.num_hidden_layers)
-
-
 def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     """True where expert parallelism does not divide the experts with their copies, or the GPUs."""
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
@@ -79,10 +63,6 @@ def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
         else:
             violated = violated | is_indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
-
-
-def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    return np.asarray((c.attention_data_parallel > 1) & (context.model.num_experts == 0))
 
 
 def can_split_prompts(
@@ -114,7 +94,7 @@ def _context_parallel(c: ServingConfigurations, context: ServingContext) -> Bool
     split = c.context_parallel > 1
     engine = context.engine
     if not engine.context_parallel:  # refused by another rule
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     if not can_split_prompts(context.gpu, context.model, engine, context.workload):
         return np.asarray(split)
     one_stage = _ONE_STAGE in engine.context_parallel_limits
@@ -173,7 +153,7 @@ def _offload(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     """True where a parallel degree, or a combination of degrees, is not supported by the engine."""
-    violated = np.zeros((), dtype=np.bool_)
+    violated = NOWHERE
     for name in terms_about("parallel_degree", "serve"):
         if not getattr(context.engine, name):
             violated = violated | (getattr(c, name) > 1)
@@ -193,15 +173,10 @@ def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     return violated
 
 
-def _pipelines_of_pools(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    refused = context.is_pool and not context.engine.pipelines_of_pools
-    return np.asarray((c.pipeline_parallel > 1) & refused)
-
-
 def _block_widths(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     """True where a rank's share of an FP8-block matrix is not a multiple of the block width."""
     block = np.asarray(float(context.engine.fp8_block))
-    violated = np.zeros((), dtype=np.bool_)
+    violated = NOWHERE
     if not block:
         return violated
     dense = c.quantization == Quantization.FP8_BLOCK
@@ -214,27 +189,26 @@ def _block_widths(c: ServingConfigurations, context: ServingContext) -> BoolArra
     return violated
 
 
-def _fabric(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    if context.engine.tensor_parallel_across_nodes:
-        return np.zeros((), dtype=np.bool_)
-    return np.asarray(c.tensor_parallel > context.domain_size)
-
-
 SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
         ("gpu_count", "tensor x context x attention_data x pipeline parallel must divide the"
          " number of GPUs", has_left_over_gpus),
         ("attention_heads", "tensor_parallel must divide the heads of attention and of states, and"
-         " divide the key-value heads or be a multiple of them", _heads),
+         " divide the key-value heads or be a multiple of them",
+         lambda c, context: NOWHERE if context.engine.pads_heads
+         else has_uneven_heads(c, context, copies_states=True)),
         ("intermediate_size", (
             "tensor_parallel must divide the "
             "feed-forward width"
         ), has_uneven_widths),
-        ("num_hidden_layers", "pipeline_parallel cannot exceed the layers", _layers),
+        ("num_hidden_layers", "pipeline_parallel cannot exceed the layers",
+         lambda c, context: np.asarray(c.pipeline_parallel > context.model.num_hidden_layers)),
         ("expert_parallel", "expert_parallel must divide the GPUs of a pipeline stage and the "
          "experts with their copies", _experts),
-        ("attention_data_parallel", "attention_data_parallel needs experts", _attention_data),
+        ("attention_data_parallel", "attention_data_parallel needs experts",
+         lambda c, context: np.asarray((c.attention_data_parallel > 1)
+                                      & (context.model.num_experts == 0))),
         ("context_parallel", "the engine has no prefill context parallelism for this model, GPU, "
          "request or pipeline", _context_parallel),
         ("quantization", "the engine has no kernels for this quantization on this GPU",
@@ -245,10 +219,13 @@ SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
         ("offload", "the GPU's link to its host is not known, or both have one memory", _offload),
         ("engine", "the engine does not support this combination", _engine),
         ("pipelines_of_pools", "pools of this engine cannot hand on caches of pipeline stages",
-         _pipelines_of_pools),
+         lambda c, context: np.asarray((c.pipeline_parallel > 1) & context.is_pool
+                                      & (not context.engine.pipelines_of_pools))),
         ("block_widths", "widths on a GPU must be whole blocks of the engine's 8-bit block scales",
          _block_widths),
-        ("fabric", "tensor_parallel of this engine cannot leave the fast fabric", _fabric),
+        ("fabric", "tensor_parallel of this engine cannot leave the fast fabric",
+         lambda c, context: np.asarray((c.tensor_parallel > context.domain_size)
+                                      & (not context.engine.tensor_parallel_across_nodes))),
     )
 )  # fmt: skip
 

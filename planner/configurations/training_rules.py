@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -31,12 +32,15 @@ from planner.base.software_enums import (
     TorchCompile,
 )
 from planner.configurations.configuration_tables import (
+    NOWHERE,
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,
     TrainingConfigurations,
     has_left_over_gpus,
+    has_uneven_heads,
     has_uneven_widths,
+    is_any_indivisible,
     is_indivisible,
     prediction_rule,
 )
@@ -55,7 +59,7 @@ WIDEST_FP8_HEAD = 192
 def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where 8-bit attention has no kernels, or no other matrix product is in 8 bit."""
     if not c.fp8_attention.any():
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
     lacking = context.gpu.efficiency.fp8_attention is None or widest > WIDEST_FP8_HEAD
     wider = ~NARROW[c.precision]
@@ -65,7 +69,7 @@ def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
 def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where an FP8 recipe is set without FP8, or the GPU lacks its scaling of groups."""
     if not c.fp8_recipe.any():
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
     if not context.gpu.scales_groups:
         violated = violated | (c.fp8_recipe == Fp8Recipe.MXFP8)
@@ -116,7 +120,7 @@ def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:
 def attention_kernel(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where GPU or head width exclude the attention kernel, or attention is unfused."""
     if not c.attention_kernel.any():
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     heads = [
         attention.head_dim for attention in context.model.attentions if not attention.has_state
     ]
@@ -169,7 +173,7 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
 def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where a paged optimizer has no kernels: by optimizer, state format, GPU or offload."""
     if not c.paged_optimizer.any():
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     kinds = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
     states, state_precision = context.framework.states, c.optimizer_state_precision
     narrow = is_among(state_precision, (StatePrecision.BF16, StatePrecision.FP8))
@@ -185,12 +189,7 @@ def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     split = c.expert_tensor_parallel
     blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
     widths = {block.moe_intermediate_size for block in blocks if block}
-    if not widths:
-        return np.asarray(split > 1)
-    violated = np.zeros((), dtype=np.bool_)
-    for width in widths:
-        violated = violated | is_indivisible(width, split)
-    return violated
+    return is_any_indivisible(widths, split) if widths else np.asarray(split > 1)
 
 
 def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -205,26 +204,13 @@ def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray((named & (not blocks)) | (c.expert_imbalance > maximum))
 
 
-def _overlapped_exchange(c: TrainingConfigurations, _: Context) -> BoolArray:
-    cannot_overlap = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
-    return np.asarray(c.overlap_expert_parallel & cannot_overlap)
-
-
-def _asynchronous(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray(c.tp_comm_overlap & ((c.tensor_parallel == 1) | ~c.sequence_parallel))
-
-
 def _head_exchange(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where all-to-all context parallelism has heads that the ranks do not divide."""
     used = (c.cp_comm_type == ContextExchange.A2A) & (c.context_parallel > 1)
     if not np.any(used):
-        return np.zeros((), dtype=np.bool_)
-    violated = np.zeros((), dtype=np.bool_)
-    for attention in context.model.attentions:
-        if not attention.has_state:
-            ranks = c.tensor_parallel * c.context_parallel
-            violated = violated | is_indivisible(attention.num_attention_heads, ranks)
-    return np.asarray(used & violated)
+        return NOWHERE
+    heads = (each.num_attention_heads for each in context.model.attentions if not each.has_state)
+    return np.asarray(used & is_any_indivisible(heads, c.tensor_parallel * c.context_parallel))
 
 
 def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -232,7 +218,7 @@ def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
     s, p, m = c.pipeline_schedule, c.pipeline_parallel, c.num_micro_batches
     other = s >= PipelineSchedule.ZERO_BUBBLE
     if not np.any(other):
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     both_ends = (p % 2 != 0) | (m % 2 != 0) | (m < 2 * p)
     violated = (p == 1) | (c.virtual_pipeline > 1)
     return np.asarray(other & (violated | ((s == PipelineSchedule.DUALPIPE) & both_ends)))
@@ -280,7 +266,7 @@ def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArra
     """True where the model has no recomputed module, or recomputation is not selective."""
     named = c.recompute_modules
     if not np.any(named):
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     module_names = _modules_of(context.model)
     has_any = add(RecomputedModules.has(named, name) for name in module_names) > 0
     return np.asarray((named != 0) & (~has_any | (c.recompute != Recompute.SELECTIVE)))
@@ -305,7 +291,7 @@ def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
     """True where saved and offloaded tensors conflict, or recomputation is not full."""
     saved, moved = c.saved_tensors, c.offloaded_tensors
     if not (np.any(saved) or np.any(moved)):
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     violated = ((saved | moved) != 0) & (c.recompute != Recompute.FULL)
     offloads_twice = (moved != 0) & np.asarray([code.of_activations for code in Offload])[c.offload]
     return np.asarray(violated | ((saved & moved) != 0) | offloads_twice)
@@ -331,9 +317,12 @@ OPTION_RULES = (
      "expert_compute loop need experts; expert_imbalance is at most the experts over those that a "
      "token visits", _routing),
     ("overlap_expert_parallel", "overlap_expert_parallel needs expert_parallel > 1 and no full "
-     "recomputation", _overlapped_exchange),
+     "recomputation",
+     lambda c, _: np.asarray(c.overlap_expert_parallel
+                            & ((c.expert_parallel == 1) | (c.recompute == Recompute.FULL)))),
     ("tp_comm_overlap", "tp_comm_overlap needs tensor_parallel > 1 and sequence_parallel",
-     _asynchronous),
+     lambda c, _: np.asarray(c.tp_comm_overlap
+                            & ((c.tensor_parallel == 1) | ~c.sequence_parallel))),
     ("cp_comm_type", "cp_comm_type a2a needs heads of attention that tensor x context parallel "
      "divides", _head_exchange),
     ("pipeline_schedule", "zero_bubble and dualpipe need pipeline_parallel > 1 and "
@@ -351,7 +340,7 @@ def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
 def allows_sharded_axis(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
     """True where the parallelism ``name`` may be combined with the sharding of weights."""
     if name not in f.sharded_parallel:
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     is_allowed = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
     if name == "context_parallel" and f.head_exchange:  # of ranks outside the shards' gathers
         is_allowed = is_allowed | (c.cp_comm_type == ContextExchange.A2A)
@@ -382,33 +371,11 @@ END_CHUNKS = 2
 """Chunks of an interleaved schedule that may have no layer: those of embedding and logits."""
 
 
-def _breaks_specified(c: TrainingConfigurations, context: Context) -> BoolArray:
-    return context.specified.is_broken(c)
-
-
-def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
-    m = c.num_micro_batches
-    return np.asarray((m < 1) | (m != np.floor(m)))
-
-
-def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """True where tensor parallelism does not divide the heads, or the KV heads unless copied."""
-    t = c.tensor_parallel
-    violated = np.zeros((), dtype=np.bool_)
-    for attention in context.model.attentions:
-        heads, shared = attention.split_heads
-        violated = violated | is_indivisible(heads, t)
-        if attention.kind is not AttentionKind.LATENT:
-            copied = (not attention.has_state) & ~is_indivisible(1.0, shared / t)
-            violated = violated | (is_indivisible(shared, t) & ~copied)
-    return violated
-
-
 def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where pipeline stages and model layers do not match the specified pipeline layout."""
     layout = context.workload.pipeline_layout
     if not layout:
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     sizes = layers_of_chunks(layout)
     # A chunk without any layer holds the embedding or the loss.
     empty = 0 in sizes[1:-1]
@@ -420,7 +387,7 @@ def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
 def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where pipeline chunks outnumber the layers, or must be equal and are not."""
     if context.workload.pipeline_layout:
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     v = c.virtual_pipeline
     slots = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
     chunks = c.pipeline_parallel * v
@@ -431,27 +398,10 @@ def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray(violated)
 
 
-def _virtual(c: TrainingConfigurations, context: Context) -> BoolArray:
-    p = c.pipeline_parallel
-    unsupported = p == 1 if context.framework.interleaved_schedule else np.ones((), np.bool_)
-    return np.asarray((c.virtual_pipeline > 1) & unsupported)
-
-
-def _layer_split(c: TrainingConfigurations, _: Context) -> BoolArray:
-    useless = (c.pipeline_parallel == 1) | (c.virtual_pipeline > 1)
-    return np.asarray(c.layer_split & useless)
-
-
-def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray(
-        (c.virtual_pipeline > 1) & is_indivisible(c.num_micro_batches, c.pipeline_parallel)
-    )
-
-
 def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where interleaved chunks leave more empty layer slots than embedding and logits fill."""
     if context.workload.pipeline_layout:
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     chunks = c.pipeline_parallel * c.virtual_pipeline
     layers = context.model.num_hidden_layers
     layers_per_chunk = np.ceil(layers / chunks)
@@ -460,10 +410,6 @@ def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArra
         layers_per_chunk, context.logits_in_layers
     )
     return np.asarray((c.virtual_pipeline > 1) & (layers_per_chunk * chunks - layers > lighter))
-
-
-def _sequence(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray(c.sequence_parallel & (c.tensor_parallel == 1))
 
 
 def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -475,45 +421,31 @@ def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
     return is_indivisible(context.workload.computed_length, pieces * split)
 
 
-def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
-    return np.asarray((c.context_parallel > 1) & ~c.fused_attention)
-
-
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where expert parallelism does not divide the experts or the GPUs of a stage."""
     ranks = c.num_gpus / c.pipeline_parallel
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
-    violated = is_indivisible(ranks, c.expert_ranks)
-    for number in numbers:
-        violated = violated | is_indivisible(number, c.expert_parallel)
+    violated = is_indivisible(ranks, c.expert_ranks) | is_any_indivisible(
+        numbers, c.expert_parallel
+    )
     return violated if numbers else np.asarray(c.expert_parallel > 1)
 
 
 def _experts_in_shards(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where expert parallelism does not divide the ranks that shard one model copy."""
     if not context.framework.experts_in_shards:
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     is_copied = c.zero_stage == ZeroStage.NONE
     copies = np.where(is_copied, c.data_parallel, c.data_parallel_replicas)
     of_copy = c.num_gpus / c.pipeline_parallel / copies
     return np.asarray((c.expert_parallel > 1) & is_indivisible(of_copy, c.expert_parallel))
 
 
-def _experts_need_sequence(c: TrainingConfigurations, context: Context) -> BoolArray:
-    has_experts = context.model.num_experts > 0
-    return np.asarray(has_experts & (c.tensor_parallel > 1) & ~c.sequence_parallel)
-
-
-def _zero(c: TrainingConfigurations, _: Context) -> BoolArray:
-    has_no_replicas = (c.data_parallel * c.context_parallel == 1) & (c.num_gpus > 1)
-    return np.asarray((c.zero_stage > ZeroStage.NONE) & has_no_replicas)
-
-
 def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where data-parallel replicas do not divide the ranks, or nothing is sharded."""
     replicas = c.data_parallel_replicas
     if np.all(replicas == 1):
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     ranks = c.data_parallel * c.context_parallel
     violated = (ranks <= replicas) | is_indivisible(ranks, replicas)
     if context.model.num_experts > 0:
@@ -526,7 +458,7 @@ def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray
     """True where the recomputed layers are all of a stage, or recomputation is not full."""
     layers = c.recompute_num_layers
     if not np.any(layers):
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     all_of_stage = layers >= context.model.num_hidden_layers / c.pipeline_parallel
     return np.asarray((layers > 0) & ((c.recompute != Recompute.FULL) | all_of_stage))
 
@@ -565,13 +497,6 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     return violations | unsupported_states(c, f) | unsupported_options(c, f)
 
 
-def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
-    violated, *others = unsupported(c, context.framework).values()
-    for other in others:
-        violated = violated | other
-    return np.asarray(violated)
-
-
 def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
     """The lowest ZeRO stage with which a framework supports this kind of offloading."""
     if kind.to_drives:
@@ -584,7 +509,7 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
 def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
     """True where the optimizer step in the backward pass meets more passes or offloaded states."""
     if not c.optimizer_in_backward.any():
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     leave = np.asarray([code.of_states for code in Offload])[c.offload]
     waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | leave
     return np.asarray(c.optimizer_in_backward & waits)
@@ -593,7 +518,7 @@ def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where the framework, the ZeRO stage or the GPU's host link excludes the offloading."""
     if not c.any_offload:
-        return np.zeros((), dtype=np.bool_)
+        return NOWHERE
     profile = context.framework
     kinds = {*profile.offloading.kinds, Offload.NONE.word}
     supports_kind = [kinds.issuperset(kind.parts) for kind in Offload]
@@ -615,11 +540,12 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
         ("gpu_count", "tensor x context x pipeline parallel must divide the number of GPUs",
          has_left_over_gpus),
         ("global_batch_size", "data_parallel x micro_batch_size must divide global_batch_size",
-         _batch),
+         lambda c, _: np.asarray((c.num_micro_batches < 1)
+                                | (c.num_micro_batches != np.floor(c.num_micro_batches)))),
         ("as_given", "data_parallel and gradient_accumulation_steps are those that were given",
-         _breaks_specified),
+         lambda c, context: context.specified.is_broken(c)),
         ("attention_heads", "tensor_parallel must divide the heads of attention and of states, and"
-         " divide the key-value heads or be a multiple of them", _heads),
+         " divide the key-value heads or be a multiple of them", has_uneven_heads),
         ("intermediate_size", (
             "tensor_parallel must divide the "
             "feed-forward width"
@@ -630,24 +556,34 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
          "with virtual_pipeline > 1 the layers, the embedding and the loss; some frameworks need "
          "equal chunks", _layers),
         ("virtual_pipeline", "virtual_pipeline > 1 needs pipeline_parallel > 1 and an interleaved "
-         "schedule", _virtual),
+         "schedule",
+         lambda c, context: np.asarray((c.virtual_pipeline > 1) & (
+             (c.pipeline_parallel == 1) | (not context.framework.interleaved_schedule)))),
         ("layer_split", "layer_split needs pipeline_parallel > 1 without virtual_pipeline",
-         _layer_split),
+         lambda c, _: np.asarray(c.layer_split
+                                & ((c.pipeline_parallel == 1) | (c.virtual_pipeline > 1)))),
         ("interleaved_micro_batches", "an interleaved schedule needs micro-batches in multiples of"
-         " pipeline_parallel", _interleaved_batch),
+         " pipeline_parallel",
+         lambda c, _: np.asarray((c.virtual_pipeline > 1)
+                                & is_indivisible(c.num_micro_batches, c.pipeline_parallel))),
         ("interleaved_layers", "an interleaved schedule needs equal chunks, where the embedding "
          "counts as a layer and the loss as one or, if it is worth more, as up to so many",
          _interleaved_layers),
-        ("sequence_parallel", "sequence_parallel needs tensor_parallel > 1", _sequence),
+        ("sequence_parallel", "sequence_parallel needs tensor_parallel > 1",
+         lambda c, _: np.asarray(c.sequence_parallel & (c.tensor_parallel == 1))),
         ("sequence_length", "2 x context_parallel (a2a: 1 x) x sequence-parallel ranks must divide"
          " sequence_length", _sequence_length),
-        ("context_parallel", "context_parallel > 1 needs flash_attention", _ring_without_flash),
+        ("context_parallel", "context_parallel > 1 needs flash_attention",
+         lambda c, _: np.asarray((c.context_parallel > 1) & ~c.fused_attention)),
         ("expert_parallel", "expert_parallel must divide the experts and, times "
          "expert_tensor_parallel, the GPUs of a pipeline stage", _experts),
         ("expert_sequence_parallel", "experts with tensor_parallel > 1 need sequence_parallel",
-         _experts_need_sequence),
+         lambda c, context: np.asarray((c.tensor_parallel > 1) & ~c.sequence_parallel
+                                      & (context.model.num_experts > 0))),
         *OPTION_RULES,
-        ("zero_stage", "zero_stage > 0 on several GPUs needs several data-parallel ranks", _zero),
+        ("zero_stage", "zero_stage > 0 on several GPUs needs several data-parallel ranks",
+         lambda c, _: np.asarray((c.zero_stage > ZeroStage.NONE) & (c.num_gpus > 1)
+                                & (c.data_parallel * c.context_parallel == 1))),
         ("data_parallel_replicas", "data_parallel_replicas > 1 needs zero_stage > 0, and divides "
          "the data-parallel ranks with two or more left to shard over", _replicas),
         ("expert_shards", "this framework splits experts over the GPUs of a pipeline stage that "
@@ -663,7 +599,8 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
          "itself, blockwise one with kernels for it", fp8_recipe),
         ("optimizer_in_backward", "optimizer_in_backward needs one micro-batch per step, no "
          "pipeline and no offload of states", _in_backward),
-        ("framework", "the framework does not support this combination", _framework),
+        ("framework", "the framework does not support this combination",
+         lambda c, context: reduce(np.logical_or, unsupported(c, context.framework).values())),
         ("offload", "the framework cannot offload this, or not at this zero_stage (drives: 3), or "
          "the GPU's link to its host is not known", _offload),
         ("precision", "the GPU lacks this precision", lacking_precision),

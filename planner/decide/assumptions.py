@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from planner.base.csv_cells import Row, number_or_nan
-from planner.base.read_files import require_entry
+from planner.base.read_files import UncheckedTable, require_entry
 from planner.base.records import record
 from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import COLUMNS_BY_ERROR
@@ -60,7 +60,7 @@ class SensitiveAssumption:
         }
 
     @classmethod
-    def from_dict(cls, table: Mapping[str, object]) -> Self:
+    def from_dict(cls, table: UncheckedTable) -> Self:
         """Read the assumption from a dictionary of `to_dict`; unknown ends are NaN.
 
         Raises SpecError, TypeError, ValueError or AttributeError if the table is invalid.

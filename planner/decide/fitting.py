@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations_with_replacement
-from typing import Any
 
 import numpy as np
 
@@ -235,13 +234,11 @@ def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list
         if name not in current or (name == "precision" and current[name] not in ("fp32", "tf32")):
             continue
         choices = [term.decode(term.encode(_parse_value(text, term.type))) for text in texts]
-        now: Any = current[name]
+        now: object = current[name]
         saves_less = choices.index(now) + 1 if now in choices else 0
         if name == "offload" and saves_less:  # the host's memory may be what is too small
-            choices, saves_less = (
-                [str(term.default_value), *(item for item in choices if item != now)],
-                0,
-            )
+            choices = [str(term.default_value), *(item for item in choices if item != now)]
+            saves_less = 0
         values = [value for value in choices[saves_less:] if may_be(name, value)]
         if values and name not in (
             *_SPACE_PARAMETERS,
@@ -293,7 +290,7 @@ def unsupported_memory_savers(source: Source, num_gpus: float) -> list[str]:
     return [name for name, is_unsupported in names.items() if is_unsupported]
 
 
-def _parse_value(text: str, type_: str) -> Any:
+def _parse_value(text: str, type_: str) -> object:
     if type_ == "flag":
         return text == "true"
     return float(text) if type_ in ("count", "share", "number") else text
@@ -303,10 +300,8 @@ def _on_gpus(current: Row, count: int) -> dict[str, Value]:
     """Return the row of a plan on ``count`` GPUs; its global batch grows only if it must."""
     row = {**current, "num_gpus": count}
     if "global_batch_size" in current:
-        batch, before = (
-            number_or_nan(current["global_batch_size"]),
-            number_or_nan(current["num_gpus"]),
-        )
+        batch = number_or_nan(current["global_batch_size"])
+        before = number_or_nan(current["num_gpus"])
         copies = number_or_nan(current["data_parallel"]) * count / before
         if batch % (copies * number_or_nan(current["micro_batch_size"])):
             row["global_batch_size"] = int(batch * count / before)

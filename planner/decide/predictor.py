@@ -155,10 +155,8 @@ class Predictor:
             raise SearchSpaceError("Dynamo's mocker decodes: give --output-tokens above 0.")
         longest = longest_request(self.inputs)
         max_step_tokens = float(first(self.configurations.replica_step_tokens))
-        new, context = (
-            _log_spaced_integers(_SHORTEST, max_step_tokens),
-            _log_spaced_integers(_SHORTEST, longest),
-        )
+        new = _log_spaced_integers(_SHORTEST, max_step_tokens)
+        context = _log_spaced_integers(_SHORTEST, longest)
         held = _log_spaced_integers(_SHORTEST, max(self.cache_tokens, longest))
         zero, single = np.zeros(()), np.ones(())
         prompts = Batch(

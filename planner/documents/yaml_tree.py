@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from planner.base.read_files import UncheckedTable
 from planner.base.records import record
 from planner.documents.shell import refuse_unreadable
 from planner.documents.shell.edits import ParsedOption, Span
@@ -655,7 +656,7 @@ def _where(used: Node, position: EditPosition) -> tuple[int, Span]:
     return position.key.line, Span(position.key.start, used.end)
 
 
-def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
+def flattened(table: UncheckedTable, above: str = "") -> Iterator[tuple[str, object]]:
     """Yield the values of nested tables with their dotted names, in order.
 
     >>> dict(flattened({"a": {"b": 1, "c": {"d": 2}}, "e": 3}))

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from planner.base.read_files import UncheckedTable
 from planner.documents.shell.edits import (
     Changes,
     EditResult,
@@ -75,7 +76,7 @@ def _number(value: float | None) -> str:
 
 
 def yaml_text(
-    document: Mapping[str, object], notes: Mapping[str, str] | None = None, *, list_by: str = "  "
+    document: UncheckedTable, notes: Mapping[str, str] | None = None, *, list_by: str = "  "
 ) -> str:
     """Write a document of mappings, lists and scalars as YAML, with optional comments.
 
@@ -92,7 +93,7 @@ def yaml_text(
     return "".join(f"{line}\n" for line in _lines(document, notes or {}, "", list_by))
 
 
-def documents(objects: Iterable[Mapping[str, object]]) -> str:
+def documents(objects: Iterable[UncheckedTable]) -> str:
     """A stream of documents."""
     return "".join(f"---\n{yaml_text(value, list_by='')}" for value in objects)
 

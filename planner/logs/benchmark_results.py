@@ -9,6 +9,7 @@ from dataclasses import replace
 from statistics import fmean, median, pstdev
 from typing import TypeGuard
 
+from planner.base.read_files import UncheckedTable
 from planner.logs.log_reader import Log, LogLine, LogSummary, parse_count, parse_number
 
 FIRST, TOKEN, LATENCY = "time_to_first_token_s", "time_per_output_token_s", "request_latency_s"
@@ -86,7 +87,7 @@ def is_bench(value: object) -> bool:
     return isinstance(value, Mapping) and "mean_ttft_ms" in value and "request_throughput" in value
 
 
-def read_bench(report: Mapping[str, object]) -> LogSummary:
+def read_bench(report: UncheckedTable) -> LogSummary:
     """Read a JSON result of ``vllm bench serve``, ``sglang.bench_serving`` or alike."""
     numbers = {name: float(value) for name, value in report.items() if _is_number(value)}
     values = {name: numbers[key] for key, name in _RATES.items() if numbers.get(key)}
@@ -131,7 +132,7 @@ def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
     return facts
 
 
-def _spread(report: Mapping[str, object], numbers: Mapping[str, float]) -> dict[str, float]:
+def _spread(report: UncheckedTable, numbers: Mapping[str, float]) -> dict[str, float]:
     """Return the variation of prompt and answer lengths; without lengths, whether all are equal.
 
     The sum of random lengths is rarely a multiple of the number of requests.
@@ -231,7 +232,7 @@ def is_trtllm(value: object) -> bool:
     return isinstance(performance, Mapping) and "request_throughput_req_s" in performance
 
 
-def read_trtllm(report: Mapping[str, object]) -> LogSummary:
+def read_trtllm(report: UncheckedTable) -> LogSummary:
     """Read a report that ``trtllm-bench --report_json`` wrote."""
     performance, streaming = _table(report, "performance"), _table(report, "streaming_metrics")
     values, facts = (
@@ -293,7 +294,7 @@ def is_aiperf(value: object) -> bool:
     return isinstance(throughput, Mapping) and "avg" in throughput
 
 
-def read_aiperf(profile: Mapping[str, object]) -> LogSummary:
+def read_aiperf(profile: UncheckedTable) -> LogSummary:
     """Read a profile that ``genai-perf`` or ``aiperf`` exported as JSON."""
     values, facts, percentiles = {}, {}, {}
     for key, (name, is_time) in _AIPERF.items():
@@ -357,7 +358,7 @@ def _find_numbers(table: object, name: str, depth: int = 0) -> Iterator[float]:
             yield from _find_numbers(value, name, depth + 1)
 
 
-def _table(report: Mapping[str, object], name: str) -> Mapping[str, object]:
+def _table(report: UncheckedTable, name: str) -> UncheckedTable:
     table = report.get(name)
     return table if isinstance(table, Mapping) else {}
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from planner.base import read_files
 from planner.base.arrays import FloatArray, IndexArray
+from planner.base.read_files import UncheckedTable
 from planner.base.records import record
 from planner.errors import SpecError, did_you_mean
 
@@ -124,9 +125,8 @@ def read_trace(path: Path) -> Trace:
         if indices[role] is None:
             hint = did_you_mean(role, names)
             raise SpecError(
-                f"{path}: has no column of {role}: call one {_column_names()[role][0]}, as "
-                "others do "
-                f"{', '.join(_column_names()[role][1:4])}; it has {', '.join(names[:12])}.{hint}"
+                f"{path}: has no column of {role}: call one {_column_names()[role][0]}, as others "
+                f"do {', '.join(_column_names()[role][1:4])}; it has {', '.join(names[:12])}.{hint}"
             )
     chosen = {role: index for role, index in indices.items() if index is not None}
     columns: dict[str, list[object]] = {role: [] for role in chosen}
@@ -207,9 +207,7 @@ def _lines(path: Path) -> Iterator[str]:
         raise read_files.read_error(path, failure) from failure
 
 
-def _objects(
-    lines: Sequence[tuple[int, str]], path: Path
-) -> Iterator[tuple[int, Mapping[str, object]]]:
+def _objects(lines: Sequence[tuple[int, str]], path: Path) -> Iterator[tuple[int, UncheckedTable]]:
     """Yield line number and JSON object of each line, parsed together for speed."""
     try:
         objects = json.loads(f"[{','.join(line for _, line in lines)}]")
@@ -220,7 +218,7 @@ def _objects(
     return zip((number for number, _ in lines), objects, strict=True)
 
 
-def _object(line: str, path: Path, number: int) -> Mapping[str, object]:
+def _object(line: str, path: Path, number: int) -> UncheckedTable:
     """Parse a trace line as a JSON object; raises SpecError if it is not one."""
     try:
         value = json.loads(line)
@@ -278,8 +276,7 @@ def _blocks(
         )
         raise SpecError(
             f"{path}:{lines[first_invalid]}: the blocks of a prompt are "
-            f"{str(cells[first_invalid])[:40]!r}, not a "
-            "list of whole numbers."
+            f"{str(cells[first_invalid])[:40]!r}, not a list of whole numbers."
         ) from None
 
 

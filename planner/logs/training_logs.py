@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from statistics import median
 
+from planner.base.read_files import UncheckedTable
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.logs.log_reader import (
@@ -316,11 +317,9 @@ def _parse_float(text: str) -> float:
 
 HUGGING_FACE = "trainer"
 TITLE = "Hugging Face's Trainer (transformers, TRL, axolotl)"
-RUNTIME, SAMPLES_RATE, STEPS_RATE = (
-    "train_runtime",
-    "train_samples_per_second",
-    "train_steps_per_second",
-)
+RUNTIME = "train_runtime"
+SAMPLES_RATE = "train_samples_per_second"
+STEPS_RATE = "train_steps_per_second"
 # Version 5 prints numbers as text.
 _PAIR = re.compile(r"['\"]([\w/ ()]+)['\"]: ['\"]?(-?[\d.]+(?:e[+-]?\d+)?)['\"]?(?=[,}])")
 _BAR = re.compile(r"\b(\d+)/(\d+) \[(?:(\d+):)?(\d+):(\d+)<")
@@ -368,7 +367,7 @@ def is_state(value: object) -> bool:
     return isinstance(value, Mapping) and ("log_history" in value or RUNTIME in value)
 
 
-def read_state(state: Mapping[str, object]) -> LogSummary:
+def read_state(state: UncheckedTable) -> LogSummary:
     """Read the measurements of ``trainer_state.json`` or of results that Trainer saved.
 
     With ``include_num_input_tokens_seen`` each entry has the time so far, which gives step times.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from planner.base.csv_cells import Value, number_of_row
+from planner.base.csv_cells import TypedRow, Value, number_of_row
 from planner.base.records import record
 from planner.configurations.configuration_tables import ConfigurationTable
 from planner.optimize.collector import (
@@ -256,7 +256,7 @@ class SearchResult:
         return expected_regret(self.problem, self.groups, self._choice) if self._choice else np.nan
 
     @cached_property
-    def recommended_row(self) -> Mapping[str, Any]:
+    def recommended_row(self) -> TypedRow:
         """Result columns of the recommended plan; empty: nothing is feasible."""
         return {} if self.recommended is None else self.recommended.row
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray, Numeric, rank_values, sorted_unique
-from planner.base.csv_cells import Value, number_of_row, number_or_nan
+from planner.base.csv_cells import Row, Value, number_of_row, number_or_nan
 from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
 from planner.confidence.ranking import RankedPlan, evidence_rank
 from planner.formulas.power import ranges_of_products
@@ -46,7 +46,7 @@ def ends_of(column: str) -> tuple[str, str]:
 _CALENDAR, _STEPS = "calendar_time", "time_to_train_days"
 
 
-def distinguishing_interval(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
+def distinguishing_interval(column: str, row: Row) -> tuple[float, float] | None:
     """The 90 % interval of a column without errors that all plans share; None: unknown.
 
     Excludes the calendar time beyond the steps and the price range of sellers.
@@ -59,7 +59,7 @@ def distinguishing_interval(column: str, row: Mapping[str, object]) -> tuple[flo
     return float(value * math.exp(-low)), float(value * math.exp(high))
 
 
-def rank_row(column: str, row: Mapping[str, object], sign: int = 1) -> RankedPlan:
+def rank_row(column: str, row: Row, sign: int = 1) -> RankedPlan:
     """The rank data of a row by a column, to find ties; ``sign`` 1: low is better."""
     low, high = distinguishing_interval(column, row) or _UNKNOWN
     return RankedPlan(
@@ -73,12 +73,12 @@ def rank_row(column: str, row: Mapping[str, object], sign: int = 1) -> RankedPla
     )
 
 
-def evidence_rank_of(row: Mapping[str, object]) -> int:
+def evidence_rank_of(row: Row) -> int:
     """The evidence rank of a row; higher with less evidence."""
     return evidence_rank(str(row.get(BASIS) or ""), number_or_nan(row.get(RUNS)))
 
 
-def bad_case_value(column: str, row: Mapping[str, object], sign: int) -> float:
+def bad_case_value(column: str, row: Row, sign: int) -> float:
     """The value of a column in the bad case: 9 of 10 similar runs are better.
 
     ``sign`` 1: low is better. Errors that all plans share do not count. The prediction itself if
@@ -91,7 +91,7 @@ def bad_case_value(column: str, row: Mapping[str, object], sign: int) -> float:
     return float(value if factor is None else value * factor)
 
 
-def _plan_specific_logs(column: str, row: Mapping[str, object]) -> list[float] | None:
+def _plan_specific_logs(column: str, row: Row) -> list[float] | None:
     """Log factors of the interval ends, without errors that all plans share; None: unknown."""
     if column in COLUMNS_BY_ERROR[_CALENDAR][0]:
         return _interval_logs(_STEPS, row)
@@ -106,7 +106,7 @@ def _plan_specific_logs(column: str, row: Mapping[str, object]) -> list[float] |
     return None
 
 
-def _interval_logs(column: str, row: Mapping[str, object]) -> list[float] | None:
+def _interval_logs(column: str, row: Row) -> list[float] | None:
     """Logarithms of both interval ends divided by the value; None: no interval."""
     if any(row.get(name) is None for name in (column, *ends_of(column))):
         return None
@@ -130,9 +130,7 @@ def full_row(candidates: Candidates, sources: Sequence[Source]) -> dict[str, Val
     return first_row(full_columns(table, sources))
 
 
-def intervals(
-    row: Mapping[str, object], confidence: Confidence | None
-) -> dict[str, tuple[float, float]]:
+def intervals(row: Row, confidence: Confidence | None) -> dict[str, tuple[float, float]]:
     """The (low, high) ends of the 90 % intervals of a row, by column."""
     ends_by_column: dict[str, tuple[float, float]] = {}
     for quantity, (low, high) in (confidence.factors if confidence else {}).items():
@@ -157,7 +155,7 @@ def intervals(
 
 
 def _cap_at_load(
-    table: Mapping[str, object], column: str, low: Numeric, high: Numeric
+    table: Columns | Row, column: str, low: Numeric, high: Numeric
 ) -> tuple[Numeric, Numeric]:
     """The interval factors, capped so that the served rate does not exceed the load.
 
@@ -175,7 +173,7 @@ def _cap_at_load(
 
 
 def _cap_at_peak(
-    table: Mapping[str, object], quantity: str, low: Numeric, max_utilization: Numeric
+    table: Columns | Row, quantity: str, low: Numeric, max_utilization: Numeric
 ) -> Numeric:
     """The low factor of a time, raised so that kernels do not exceed their highest MFU.
 
@@ -191,7 +189,7 @@ def _inverse_ends(value: Numeric, low: Numeric, high: Numeric) -> tuple[Numeric,
         return np.divide(value, high), np.divide(value, low)
 
 
-def _floats(table: Mapping[str, object], name: str) -> FloatArray:
+def _floats(table: Columns | Row, name: str) -> FloatArray:
     return np.asarray(table[name], dtype=np.float64)
 
 
@@ -293,7 +291,7 @@ def _with_prices(
     return values * low, values * high
 
 
-def fit_probability(row: Mapping[str, object]) -> float:
+def fit_probability(row: Row) -> float:
     """Fit probability of a row: the probability that its memory is enough; NaN: unknown."""
     has_probability = row.get("fit_probability") is not None
     return float(number_of_row(row, "fit_probability")) if has_probability else math.nan

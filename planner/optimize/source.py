@@ -53,6 +53,8 @@ _MAX_PREDICTED_ROWS = 5 * 2**16
 _NOTHING_DROPPED: IndexArray = np.zeros((1, 1), dtype=np.intp)
 
 Column: TypeAlias = Sequence[Value] | Values
+InputsChange: TypeAlias = Callable[[Any], Any]
+"""Returns changed inputs of a workload, of the same class."""
 Columns: TypeAlias = Mapping[str, Column]
 """One list or array per result column; names of terms with the unit at the end."""
 
@@ -456,7 +458,7 @@ class Source(ABC):
         """Number of configurations; 0 without a mesh, where it is unknown before the search."""
         return 0 if self.mesh is None else self.mesh.num_rows
 
-    def changed(self, change: Callable[[Any], Any]) -> Source:
+    def changed(self, change: InputsChange) -> Source:
         """The source with ``change`` applied to all its inputs."""
         return replace(self, inputs=change(self.inputs))
 

@@ -17,9 +17,9 @@ import warnings
 from collections.abc import Container, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from planner.base.read_files import packaged_rows
+from planner.base.read_files import JsonObject, UncheckedTable, packaged_rows
 from planner.errors import SpecError
 
 Kind = Literal["option", "column", "key"]
@@ -53,7 +53,7 @@ def current_name(kind: Kind, name: str, valid_names: Container[str] | None = Non
     return row["new"]
 
 
-def current_keys(table: Mapping[str, Any], where: str, table_name: str = "") -> dict[str, Any]:
+def current_keys(table: UncheckedTable, where: str, table_name: str = "") -> JsonObject:
     """A table of a TOML or JSON file with renamed keys replaced, in nested tables too.
 
     Raises SpecError if the table has a key under both of its names.
@@ -65,7 +65,7 @@ def current_keys(table: Mapping[str, Any], where: str, table_name: str = "") -> 
     table_name
         The name of the table in the file, empty for the outermost table.
     """
-    current: dict[str, Any] = {}
+    current: JsonObject = {}
     prefix = f"{table_name}."
     for key, value in table.items():
         new = current_name("key", current_name("key", f"{prefix}{key}").removeprefix(prefix))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import TypeAlias
 
 from planner.base.records import record
 from planner.errors import SearchSpaceError
@@ -12,6 +13,12 @@ from planner.errors import SearchSpaceError
 _AS_PREDICTED = 0.5
 ALL = "all"
 """The answer for all models, GPUs, frameworks and so on."""
+
+Answers: TypeAlias = Mapping[str, object]
+"""Answers by question: texts, numbers or several of them, as a user gave them or as parsed."""
+
+Settings: TypeAlias = Mapping[str, object]
+"""The value or the values to try, by parameter of a configuration."""
 
 
 @record(kw_only=True)
@@ -184,7 +191,7 @@ class Request:
     node_host_memory: float | None = None
     space: str | None = None
     precision: str | tuple[str, ...] | None = None
-    settings: Mapping[str, object] = field(default_factory=dict)
+    settings: Settings = field(default_factory=dict)
     objectives: tuple[str, ...] = ()
     constraints: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.base.version import __version__
 from planner.show.output_blocks import (
@@ -191,7 +191,7 @@ def escape_markdown(text: str) -> str:
     return _LIST_MARKER.sub(r"\\\1", flat)
 
 
-def _broken(lines: Any) -> list[str]:
+def _broken(lines: Iterable[str]) -> list[str]:
     """Each line as a paragraph."""
     return [text for line in lines for text in (escape_markdown(line), "")]
 
@@ -238,14 +238,12 @@ def _table(table: Table) -> Iterator[str]:
 
 def _cell(cell: Cell) -> str:
     """Return a cell as Markdown text; its smaller text follows in parentheses."""
-    return (
-        f"{escape_markdown(cell.text)} ({escape_markdown(cell.more)})"
-        if cell.more
-        else escape_markdown(cell.text)
-    )
+    if cell.more:
+        return f"{escape_markdown(cell.text)} ({escape_markdown(cell.more)})"
+    return escape_markdown(cell.text)
 
 
-_WRITERS: Mapping[type[Any], Callable[[Any], Any]] = {
+_WRITERS: Mapping[type, Callable[..., Iterable[str]]] = {
     Title: lambda block: _title(block.text),
     Table: _table,
     SideBySide: lambda block: [

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, ClassVar, TypeAlias
 
 from planner.base.formatting import fix_plurals
+from planner.base.read_files import JsonObject
 from planner.base.records import record
 from planner.errors import SpecError
 
@@ -438,12 +439,12 @@ _HEAD_FIELDS = ("name", "text", "title", "numeric", "rank", "short")
 _TABLE_FLAGS = ("is_small", "is_folded", "is_whole", "is_low")
 
 
-def save_blocks(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+def save_blocks(blocks: Iterable[Block]) -> list[JsonObject]:
     """Return blocks of texts and tables as JSON objects; charts are left out."""
     return [saved for block in blocks if (saved := _save(block))]
 
 
-def _save(block: Block) -> dict[str, Any]:
+def _save(block: Block) -> JsonObject:
     """Return a block as a JSON object; empty for a chart."""
     if isinstance(block, Lines):
         saved = {"lines": [*block.lines]}
@@ -460,7 +461,7 @@ def _save(block: Block) -> dict[str, Any]:
     return {"table": _save_table(block)} if isinstance(block, Table) else {}
 
 
-def _save_table(table: Table) -> dict[str, Any]:
+def _save_table(table: Table) -> JsonObject:
     return {
         "name": table.name,
         "caption": table.caption,
@@ -499,7 +500,7 @@ def _load(saved: Mapping[str, Any]) -> Block:
     return _load_table(saved["table"])
 
 
-def _load_table(saved: Mapping[str, Any]) -> Table:
+def _load_table(saved: JsonObject) -> Table:
     texts = zip(saved["rows"], saved["cell_marks"], strict=True)
     others = ("name", "caption", "marked", "notes", "elsewhere", *_TABLE_FLAGS)
     return Table(

@@ -16,6 +16,7 @@ from io import StringIO
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from planner.base.csv_cells import Value, rows_to_columns
+from planner.base.read_files import JsonObject
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.decide.assumptions import SensitiveAssumption
@@ -62,7 +63,7 @@ class JsonPart:
     more: Json = field(default_factory=dict)
     keys: tuple[str, ...] | None = field(default=None, compare=False)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the part as an object of JSON values."""
         return {name: _to_json(value) for name, value in _parts(self).items()}
 
@@ -417,7 +418,7 @@ class _ReportFiles(RowFiles):
 
     def __init__(self) -> None:
         super().__init__(None, None, None)
-        self.table: dict[str, Any] = {}
+        self.table: JsonObject = {}
 
     @property
     def has_object(self) -> bool:
@@ -489,7 +490,7 @@ def _read_part(kind: type[Any], table: object, where: str, row_name: str) -> Any
     if not isinstance(table, Mapping):
         raise TypeError(f"{table!r} is not an object")
     fields = _fields_by_key(typing.cast(Any, kind))
-    values: dict[str, Any] = {"keys": tuple(table)}
+    values: JsonObject = {"keys": tuple(table)}
     more = {}
     for key, value in table.items():
         if key not in fields:
@@ -554,7 +555,7 @@ def _fields_by_key(kind: Any) -> dict[str, tuple[str, Any]]:
     }
 
 
-def _parts(part: JsonPart) -> dict[str, Any]:
+def _parts(part: JsonPart) -> JsonObject:
     """Return the fields and the further parts of a record in the order of the file."""
     fields = _fields_by_key(typing.cast(Any, type(part)))
     parts = {key: getattr(part, name) for key, (name, _) in fields.items()} | dict(part.more)

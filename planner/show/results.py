@@ -30,7 +30,21 @@ if TYPE_CHECKING:
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from planner.show import output_blocks
+from planner.show.output_blocks import (
+    BEST,
+    FAINT,
+    TOTAL,
+    Block,
+    Cell,
+    Code,
+    KeyValues,
+    Lines,
+    SideBySide,
+    Table,
+    TextChart,
+    Title,
+    text_table,
+)
 
 _ROWS = 10
 
@@ -270,20 +284,20 @@ class OperatorsAnswer(Displayable, OperatorTimes):
 # Half transparent, for light and dark pages.
 _MARKED = "background: rgba(46, 160, 67, 0.2); font-weight: bold"
 _STYLES = {
-    output_blocks.BEST: _MARKED,
-    output_blocks.TOTAL: "font-weight: bold",
-    output_blocks.FAINT: "opacity: 0.6",
+    BEST: _MARKED,
+    TOTAL: "font-weight: bold",
+    FAINT: "opacity: 0.6",
 }
 _CELL = "padding: 0.1em 0.8em 0.1em 0; text-align: {}; white-space: nowrap"
 _WIDTH = 80
 
 
-def notebook(blocks: Iterable[output_blocks.Block]) -> str:
+def notebook(blocks: Iterable[Block]) -> str:
     """Return blocks as HTML for a notebook cell; consecutive sentences are a paragraph."""
     parts: list[str] = []
-    sentences: list[output_blocks.Lines] = []
+    sentences: list[Lines] = []
     for block in (*blocks, None):
-        if isinstance(block, output_blocks.Lines):
+        if isinstance(block, Lines):
             sentences.append(block)
             continue
         parts.append(_paragraphs(sentences))
@@ -293,7 +307,7 @@ def notebook(blocks: Iterable[output_blocks.Block]) -> str:
     return f"<div>{''.join(parts)}</div>"
 
 
-def _paragraphs(line_blocks: Iterable[output_blocks.Lines]) -> str:
+def _paragraphs(line_blocks: Iterable[Lines]) -> str:
     """Return blocks of sentences as HTML paragraphs; an empty line begins a new one."""
     lines = [
         (f'<span style="{style}">{escape(line)}</span>' if style else escape(line))
@@ -305,10 +319,10 @@ def _paragraphs(line_blocks: Iterable[output_blocks.Lines]) -> str:
     return f"<p>{html.replace('<br><br>', '</p><p>')}</p>" if html else ""
 
 
-def _table(table: output_blocks.Table) -> str:
+def _table(table: Table) -> str:
     """Return a table as HTML, with its notes below."""
     styles = [_CELL.format("right" if head.numeric else "left") for head in table.heads]
-    heads = [output_blocks.Cell(text=head.text) for head in table.heads]
+    heads = [Cell(text=head.text) for head in table.heads]
     body = "".join(
         _row(cells, styles, "td", _STYLES.get(table.mark_of(number), ""))
         for number, cells in enumerate(table.rows)
@@ -319,7 +333,7 @@ def _table(table: output_blocks.Table) -> str:
     return f"<table>{head}<tbody>{body}</tbody></table>{notes}"
 
 
-def _row(cells: Sequence[output_blocks.Cell], styles: Sequence[str], tag: str, style: str) -> str:
+def _row(cells: Sequence[Cell], styles: Sequence[str], tag: str, style: str) -> str:
     """Return a row of cells as HTML with the element ``tag``, ``td`` or ``th``."""
     inner = "".join(
         f'<{tag} style="{cell_style}">{escape(cell.text)}</{tag}>'
@@ -328,21 +342,21 @@ def _row(cells: Sequence[output_blocks.Cell], styles: Sequence[str], tag: str, s
     return f'<tr style="{style}">{inner}</tr>'
 
 
-def _pairs(pairs: output_blocks.KeyValues) -> str:
-    return _table(output_blocks.text_table(("", ""), pairs.pairs.items(), text_columns=(0, 1)))
+def _pairs(pairs: KeyValues) -> str:
+    return _table(text_table(("", ""), pairs.pairs.items(), text_columns=(0, 1)))
 
 
 def _preformatted(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-_WRITERS: Mapping[type[Any], Callable[[Any], str]] = {
-    output_blocks.Title: lambda title: f"<p><b>{escape(title.text)}</b></p>",
-    output_blocks.Code: lambda code: _preformatted(code.text),
-    output_blocks.KeyValues: _pairs,
-    output_blocks.Table: _table,
-    output_blocks.SideBySide: lambda block: "".join(
+_WRITERS: Mapping[type, Callable[..., str]] = {
+    Title: lambda title: f"<p><b>{escape(title.text)}</b></p>",
+    Code: lambda code: _preformatted(code.text),
+    KeyValues: _pairs,
+    Table: _table,
+    SideBySide: lambda block: "".join(
         f"<p><b>{escape(title)}</b></p>{_table(table)}" for title, table in block.tables.items()
     ),
-    output_blocks.TextChart: lambda drawn: _preformatted("\n".join(drawn.lines(_WIDTH, True))),
+    TextChart: lambda drawn: _preformatted("\n".join(drawn.lines(_WIDTH, True))),
 }

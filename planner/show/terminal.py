@@ -24,18 +24,32 @@ from planner.base.signals import defer_interrupt, is_stop_requested
 from planner.base.units import ceil_div
 from planner.errors import OutputError
 from planner.optimize.exhaustive import StopSearch
-from planner.show import output_blocks
+from planner.show.output_blocks import (
+    BAD,
+    BEST,
+    FAINT,
+    TIE,
+    TOTAL,
+    Block,
+    Code,
+    ColumnHead,
+    KeyValues,
+    Lines,
+    SideBySide,
+    Table,
+    TextChart,
+    Title,
+)
 
 _PIPED_WIDTH = 80
 _PAIR_GAP = "   "
 _NARROW, _ROOMY, _SIDE_BY_SIDE = 60, 72, 78
 # Legible on light and dark backgrounds.
 _STYLES: Mapping[str, str] = {
-    output_blocks.BEST: (
-        "bold "
-        "green"
-    ), output_blocks.TIE: "magenta", output_blocks.BAD: "red", output_blocks.TOTAL: "bold",
-    output_blocks.FAINT: "dim",
+    BEST: (
+        "bold green"
+    ), TIE: "magenta", BAD: "red", TOTAL: "bold",
+    FAINT: "dim",
 }  # fmt: skip
 _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 
@@ -87,7 +101,7 @@ def make_console(*, stderr: bool = False) -> Console:
     return _Console(file=file, width=width, highlight=False, emoji=False, markup=False)
 
 
-def terminal_text(blocks: Iterable[output_blocks.Block], width: int) -> str:
+def terminal_text(blocks: Iterable[Block], width: int) -> str:
     """Return blocks as plain text of a width in characters."""
     stream = io.StringIO()
     console = _Console(
@@ -97,18 +111,18 @@ def terminal_text(blocks: Iterable[output_blocks.Block], width: int) -> str:
     return stream.getvalue().rstrip("\n")
 
 
-def print_blocks(console: Console, blocks: Iterable[output_blocks.Block]) -> None:
+def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
     """Print blocks one after the other."""
     for block in blocks:
         _WRITERS[type(block)](console, block)
 
 
-def _write_title(console: Console, title: output_blocks.Title) -> None:
+def _write_title(console: Console, title: Title) -> None:
     console.print()
     console.print(title.text, style="bold")
 
 
-def _write_lines(console: Console, lines: output_blocks.Lines) -> None:
+def _write_lines(console: Console, lines: Lines) -> None:
     """Print sentences wrapped between words."""
     for line in lines.lines:
         if not lines.most:
@@ -127,7 +141,7 @@ def _write_lines(console: Console, lines: output_blocks.Lines) -> None:
             console.print(text, style=_STYLES.get(lines.mark), soft_wrap=True)
 
 
-def _write_code(console: Console, code: output_blocks.Code) -> None:
+def _write_code(console: Console, code: Code) -> None:
     is_command = "\n" not in code.text
     text = fold_command(code.text, console.width) if is_command else code.text
     console.print(text, soft_wrap=True)
@@ -150,7 +164,7 @@ def fold_command(command: str, width: int) -> str:
     return " \\\n    ".join(lines)
 
 
-def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
+def _write_pairs(console: Console, pairs: KeyValues) -> None:
     """Print names and values in aligned columns, or one after the other if they are inline."""
     items = [*pairs.pairs.items()]
     if pairs.is_inline:
@@ -191,7 +205,7 @@ def _join_pairs(items: Iterable[tuple[str, str]], width: int, indent: str) -> li
     ]
 
 
-def _write_table(console: Console, table: output_blocks.Table) -> None:
+def _write_table(console: Console, table: Table) -> None:
     """Print a table with its notes; names the columns that do not fit if it must be complete."""
     console.print(_make_rich_table(console, table))
     if table.is_whole and table.elsewhere:
@@ -203,7 +217,7 @@ def _write_table(console: Console, table: output_blocks.Table) -> None:
         console.print(note)
 
 
-def _make_rich_table(console: Console, table: output_blocks.Table) -> RichTable:
+def _make_rich_table(console: Console, table: Table) -> RichTable:
     """Return a rich table in which columns are omitted or cells folded to fit the width."""
     heads, gap = [*table.heads], 2
     if table.is_whole:
@@ -242,14 +256,14 @@ def _make_rich_table(console: Console, table: output_blocks.Table) -> RichTable:
         )
     for number, row in enumerate(table.rows):
         mark = table.mark_of(number)
-        if mark == output_blocks.TOTAL and number and not table.is_whole:
+        if mark == TOTAL and number and not table.is_whole:
             rich_table.add_section()
         cells = [Text(row[index].text, _STYLES.get(row[index].mark, "")) for index in shown_indexes]
         rich_table.add_row(*cells, style=_STYLES.get(mark))
     return rich_table
 
 
-def _head_lines(head: output_blocks.ColumnHead) -> list[str]:
+def _head_lines(head: ColumnHead) -> list[str]:
     """Return the lines of a head: those that it has, or else its words."""
     return head.text.split("\n") if "\n" in head.text else head.text.split() or [""]
 
@@ -266,17 +280,13 @@ def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> Ri
     )
 
 
-def _fit_columns(
-    table: output_blocks.Table, width: int
-) -> tuple[list[output_blocks.ColumnHead], int]:
+def _fit_columns(table: Table, width: int) -> tuple[list[ColumnHead], int]:
     """Return the columns that fit the width, and the number of spaces between them."""
     cells = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
     widest = [max(map(len, column), default=0) for column in cells] or [0] * len(table.heads)
-    short = [
-        output_blocks.ColumnHead(**{**vars(h), "text": h.short or h.text}) for h in table.heads
-    ]
+    short = [ColumnHead(**{**vars(h), "text": h.short or h.text}) for h in table.heads]
 
-    def total(heads: Sequence[output_blocks.ColumnHead], gap: int) -> int:
+    def total(heads: Sequence[ColumnHead], gap: int) -> int:
         head_widths = (max(map(len, _head_lines(head))) for head in heads)
         cell_widths = (widest[index_of[head.name]] for head in heads)
         return sum(map(max, head_widths, cell_widths)) + gap * (len(heads) - 1)
@@ -293,7 +303,7 @@ def _fit_columns(
     return [head for head in short if head.name in shown_names], 1
 
 
-def _write_side_by_side(console: Console, block: output_blocks.SideBySide) -> None:
+def _write_side_by_side(console: Console, block: SideBySide) -> None:
     """Print tables side by side if the width allows, otherwise below each other."""
     parts = [
         Group(Text(title, style="bold"), _make_rich_table(console, table))
@@ -310,20 +320,20 @@ def _write_side_by_side(console: Console, block: output_blocks.SideBySide) -> No
         console.print(part)
 
 
-def _write_text_chart(console: Console, drawn: output_blocks.TextChart) -> None:
+def _write_text_chart(console: Console, drawn: TextChart) -> None:
     is_plain = not console.is_terminal or console.options.ascii_only
     for line in drawn.lines(console.width, is_plain):
         console.print(line, soft_wrap=True)
 
 
-_WRITERS: Mapping[type[Any], Callable[[Console, Any], None]] = {
-    output_blocks.Title: _write_title,
-    output_blocks.Lines: _write_lines,
-    output_blocks.Code: _write_code,
-    output_blocks.KeyValues: _write_pairs,
-    output_blocks.Table: _write_table,
-    output_blocks.SideBySide: _write_side_by_side,
-    output_blocks.TextChart: _write_text_chart,
+_WRITERS: Mapping[type, Callable[..., None]] = {
+    Title: _write_title,
+    Lines: _write_lines,
+    Code: _write_code,
+    KeyValues: _write_pairs,
+    Table: _write_table,
+    SideBySide: _write_side_by_side,
+    TextChart: _write_text_chart,
 }
 
 

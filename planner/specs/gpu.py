@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 from planner.base.enums import LinkKind, Precision
-from planner.base.read_files import require_table
+from planner.base.read_files import UncheckedTable, require_table
 from planner.errors import SpecError, did_you_mean
 from planner.specs.file_cache import cache_by_files, stamp
 from planner.specs.spec_files import (
@@ -507,7 +507,7 @@ _LINK_CLASSES = {
 
 
 def with_defaults(
-    table: Mapping[str, object], where: str, folder: Path | None = None
+    table: UncheckedTable, where: str, folder: Path | None = None
 ) -> tuple[dict[str, object], list[Path]]:
     """Return a GPU's table completed from its default files, and those files.
 
@@ -589,7 +589,7 @@ def collectives(
 
 
 def _completed(
-    table: Mapping[str, object], where: str, folder: Path | None, seen: tuple[str, ...]
+    table: UncheckedTable, where: str, folder: Path | None, seen: tuple[str, ...]
 ) -> tuple[dict[str, object], list[Path]]:
     """Fill in efficiencies from the named default files; return the table and the files used."""
     completed = dict(table)
@@ -643,7 +643,7 @@ def _default_file(name: str, where: str, folder: Path | None) -> Path:
     )
 
 
-def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:
+def _renamed(table: UncheckedTable, prefix: str) -> dict[str, object]:
     """Return the table with ``prefix.`` before the source of each quantity."""
     renamed = {}
     for key, value in table.items():

@@ -19,7 +19,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.enums import LinkKind
-from planner.base.read_files import TABLE
+from planner.base.read_files import TABLE, UncheckedTable
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.errors import SpecError, did_you_mean
@@ -137,7 +137,7 @@ def _default_fabric(gpu: GpuSpec) -> ScaleUp:
 
 
 def load_spec(
-    kind: type[Spec], table: Mapping[str, object], path: Path, *others: Path
+    kind: type[Spec], table: UncheckedTable, path: Path, *others: Path
 ) -> LoadedSpec[Spec]:
     """Check a table as a ``kind``, with the source of each number; ``others``: files merged in.
 
@@ -157,7 +157,7 @@ def load_spec(
     return LoadedSpec(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
 
 
-def _kernel_files(table: Mapping[str, object], where: str, folder: Path | None) -> list[Path]:
+def _kernel_files(table: UncheckedTable, where: str, folder: Path | None) -> list[Path]:
     """Return the file of the GEMM table that a GPU file names, after reading it; [] without one."""
     efficiency = table.get("efficiency")
     name = efficiency.get("gemm_table") if isinstance(efficiency, Mapping) else None

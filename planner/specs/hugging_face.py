@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from planner.base.read_files import parse_json
+from planner.base.read_files import UncheckedTable, parse_json
 from planner.errors import MissingDependencyError, SpecError, did_you_mean
 from planner.specs.hugging_face_families import FAMILIES, UNMODELLED, UNMODELLED_NAMES
 from planner.specs.hugging_face_reader import ConfigReader
@@ -110,7 +110,7 @@ def unmodelled_model(name: str) -> str | None:
     return None if family is None else f"{name}: {_unsupported(family)}"
 
 
-def _name(values: Mapping[str, object], path: Path) -> str:
+def _name(values: UncheckedTable, path: Path) -> str:
     repository = values.get("_name_or_path")
     if isinstance(repository, str) and repository.strip():
         return repository

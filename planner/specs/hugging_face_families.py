@@ -44,6 +44,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.csv_cells import number_of_row
+from planner.base.read_files import UncheckedTable
 from planner.errors import did_you_mean
 from planner.specs import hugging_face_rules as rules
 from planner.specs import hugging_face_sparse_rules as sparse_rules
@@ -398,7 +399,7 @@ def _attention(row: Row, config: ConfigReader, mixer: str) -> Table:
     return base(config, **_filled(_ATTENTION, fields, config))  # type: ignore[no-any-return]
 
 
-def _filled(kinds: Mapping[str, object], fields: Row, config: ConfigReader) -> Table:
+def _filled(kinds: UncheckedTable, fields: Row, config: ConfigReader) -> Table:
     return {name: _value(kinds[name], field, config) for name, field in fields.items()}
 
 

@@ -9,8 +9,9 @@ supported : supported value
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from planner.base.read_files import UncheckedTable
 from planner.specs.model import MOST_LAYERS
 
 LARGEST = 10**9
@@ -40,7 +41,7 @@ _NAMES = {name: (name, *group) for group in _SYNONYMS for name in group}
 class ConfigReader:
     """One JSON object; an invalid value is noted in ``errors``, and a valid one returned."""
 
-    def __init__(self, values: Mapping[str, object], errors: list[str], prefix: str = "") -> None:
+    def __init__(self, values: UncheckedTable, errors: list[str], prefix: str = "") -> None:
         self.values = values
         self.errors = errors
         self.prefix = prefix
@@ -152,7 +153,7 @@ class ConfigReader:
         inner = value if isinstance(value, dict) else {}
         return ConfigReader(inner, self.errors, f"{self.prefix}{key}.")
 
-    def with_defaults(self, defaults: Mapping[str, object]) -> ConfigReader:
+    def with_defaults(self, defaults: UncheckedTable) -> ConfigReader:
         """Return a copy with ``defaults`` for missing keys and nulls.
 
         Parameters
@@ -166,7 +167,7 @@ class ConfigReader:
         """Return whether the object has ``key``, even with a null value."""
         return any(name in self.values for name in _NAMES.get(key, (key,)))
 
-    def completed(self, defaults: Mapping[str, object]) -> ConfigReader:
+    def completed(self, defaults: UncheckedTable) -> ConfigReader:
         """Return a copy with ``defaults`` for missing keys; null stays null.
 
         Parameters
@@ -175,7 +176,7 @@ class ConfigReader:
         """
         return self.replaced({key: value for key, value in defaults.items() if not self.names(key)})
 
-    def replaced(self, values: Mapping[str, object]) -> ConfigReader:
+    def replaced(self, values: UncheckedTable) -> ConfigReader:
         """Return a copy with ``values`` replaced.
 
         Parameters

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from planner.base import read_files
-from planner.base.read_files import SMALL, TABLE, parse_csv, repeated_names
+from planner.base.read_files import SMALL, TABLE, UncheckedTable, parse_csv, repeated_names
 from planner.base.records import record
 from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
@@ -142,7 +142,7 @@ def read_spec(kind: type[Spec], path: Path) -> Spec:
 _FILE_KEYS = ("default_efficiency", "extends", "sources")
 
 
-def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spec:
+def check_spec(kind: type[Spec], table: UncheckedTable, where: str) -> Spec:
     """Validate ``table`` as a ``kind``; ``where`` names the table in error messages.
 
     Raises SpecError with one line per error.
@@ -175,7 +175,7 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
     return spec
 
 
-def provenance(table: Mapping[str, object]) -> dict[str, str]:
+def provenance(table: UncheckedTable) -> dict[str, str]:
     """Return the source of every quantity in a spec table by dotted key."""
     return {key: str(quantity["source"]) for key, quantity in _quantities(table, "")}
 
@@ -206,9 +206,7 @@ def _short(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def _quantities(
-    table: Mapping[str, object], prefix: str
-) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _quantities(table: UncheckedTable, prefix: str) -> Iterator[tuple[str, UncheckedTable]]:
     """Yield the dotted name and the table of each sourced quantity, subtables included."""
     for key, value in table.items():
         if isinstance(value, Mapping):

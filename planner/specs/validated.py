@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar, dataclass_transform
 
+from planner.base.read_files import UncheckedTable
 from planner.base.records import record
 
 T = TypeVar("T")
@@ -137,7 +138,7 @@ def validated(cls: type[T]) -> type[T]:
     return typing.cast(type[T], made)
 
 
-def build_validated(kind: type[T], values: Mapping[str, object], context: object) -> T:
+def build_validated(kind: type[T], values: UncheckedTable, context: object) -> T:
     """Build a ``kind`` from checked values; ``context`` is passed to every check.
 
     Raises ValidationErrors if annotations or validators refuse a value.
@@ -168,7 +169,7 @@ def replace_unvalidated(spec: T, **values: object) -> T:
 
 
 @cache
-def field_types(kind: object) -> Mapping[str, object]:
+def field_types(kind: object) -> UncheckedTable:
     """Return the field types of a checked class, without limits; {} for other types.
 
     Parameters
@@ -182,7 +183,7 @@ def _init(self: object, **values: object) -> None:
     _fill(self, values, None)
 
 
-def _fill(instance: object, values: Mapping[str, object], context: object) -> None:
+def _fill(instance: object, values: UncheckedTable, context: object) -> None:
     """Check ``values`` and set them with the defaults on an instance; raise all errors at once."""
     kind: Any = type(instance)
     filled, checks = instance.__dict__, _checks(kind)

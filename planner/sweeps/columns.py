@@ -160,11 +160,11 @@ def workloads_with_column(column: str) -> tuple[str, ...]:
     workload_lists = [
         term.of for name in MEASURES.get(column, (column,)) if (term := term_of_column(name))
     ]
-    return (
-        tuple(dict.fromkeys(workload for workloads in workload_lists for workload in workloads))
-        if all(workload_lists)
-        else ()
-    )
+    if all(workload_lists):
+        return tuple(
+            dict.fromkeys(workload for workloads in workload_lists for workload in workloads)
+        )
+    return ()
 
 
 def spec_name(catalogue: Catalogue, question: str, text: str) -> str | None:

@@ -183,9 +183,8 @@ def _connect(address: str) -> Iterator[_Client]:
         client: _Client = library.Client(address, timeout=_PATIENCE_S, set_as_default=False)
     except Exception as error:  # any server may answer at the address
         raise ClusterError(
-            f"No Dask scheduler answers at {address} ({_short_message(error)}): give --dask "
-            "the address "
-            "that it prints when it starts, such as tcp://10.0.0.1:8786."
+            f"No Dask scheduler answers at {address} ({_short_message(error)}): give --dask the "
+            "address that it prints when it starts, such as tcp://10.0.0.1:8786."
         ) from error
     try:
         yield client

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
+from planner.base.formatting import format_count, format_parameter
 from planner.base.records import record
 from planner.show.output_blocks import (
     BAD,
@@ -39,16 +39,12 @@ def differences_blocks(
     both = comparison.same + len(comparison.changes)
     yield make_lines(f"{after.folder} against {before.folder}", mark=TOTAL, indent="")
     counts = [
-        f"{formatting.format_count(comparison.same)} the same",
-        f"{formatting.format_count(len(comparison.changes))} changed",
+        f"{format_count(comparison.same)} the same",
+        f"{format_count(len(comparison.changes))} changed",
     ]
-    counts += (
-        [f"{formatting.format_count(comparison.won)} have a plan now"] if comparison.won else []
-    )
-    counts += (
-        [f"{formatting.format_count(comparison.lost)} have none now"] if comparison.lost else []
-    )
-    yield make_lines(f"{formatting.format_count(both)} scenarios in both: {', '.join(counts)}")
+    counts += [f"{format_count(comparison.won)} have a plan now"] if comparison.won else []
+    counts += [f"{format_count(comparison.lost)} have none now"] if comparison.lost else []
+    yield make_lines(f"{format_count(both)} scenarios in both: {', '.join(counts)}")
     for name, (old, new) in comparison.answer_changes.items():
         texts = [_format_answer(value) for value in (old, new)]
         yield make_lines(f"Changed answer: {label(name)} {texts[0]}, now {texts[1]}")
@@ -59,10 +55,10 @@ def differences_blocks(
                 " ".join(map(_format_answer, key)) or "its one scenario" for key in first_keys
             ]
             keys_text = "; ".join(
-                [*key_texts, f"and {formatting.format_count(more)} more"] if more > 0 else key_texts
+                [*key_texts, f"and {format_count(more)} more"] if more > 0 else key_texts
             )
             yield make_lines(
-                f"Only in {sweep.folder}: {formatting.format_count(len(keys))} ({keys_text})",
+                f"Only in {sweep.folder}: {format_count(len(keys))} ({keys_text})",
                 most=3,
             )
     if comparison.changes:
@@ -70,12 +66,12 @@ def differences_blocks(
         yield from _changes_blocks(comparison, measure, comparison.changes[:top])
     if len(comparison.changes) > top:
         yield make_lines(
-            f"and {formatting.format_count(len(comparison.changes) - top)} more: --top", indent=""
+            f"and {format_count(len(comparison.changes) - top)} more: --top", indent=""
         )
 
 
 def _format_answer(value: object) -> str:
-    return "not specified" if value is None else formatting.format_parameter(value)
+    return "not specified" if value is None else format_parameter(value)
 
 
 def _changes_blocks(

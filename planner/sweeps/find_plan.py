@@ -9,15 +9,16 @@ from pathlib import Path
 
 from planner.base.atomic_write import manifest_path
 from planner.base.csv_cells import cell_value
-from planner.base.read_files import RESULT, open_regular_file, read_csv, read_json
+from planner.base.read_files import RESULT, UncheckedTable, open_regular_file, read_csv, read_json
 from planner.decide.explain.plan_comparison import replace_answers
 from planner.errors import LaunchError, PlannerError, SearchSpaceError, SpecError, did_you_mean
 from planner.launch import MANIFEST
 from planner.launch.read.launch_file import LaunchFile, apply_engine_start
 from planner.question.parse_values import full_name, parse_value, split_items
 from planner.question.renamed import current_keys, current_name
-from planner.question.request import ALL, Request
+from planner.question.request import ALL, Answers, Request, Settings
 from planner.question.terms import Term, glossary, parameter_defaults, terms_about, terms_of
+from planner.show.presenters.row_tables import Manifest
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.specs.spec_files import read_toml
@@ -77,7 +78,7 @@ def is_launch_file(path: Path) -> bool:
 def read_request_of_file(
     path: Path,
     row: int | None,
-    answers: Mapping[str, object],
+    answers: Answers,
     specs: Path | None = None,
     option_name: OptionNamer = str,
     fallback: Request | None = None,
@@ -219,7 +220,7 @@ def _plan_of_row(path: Path, row: object, manifest: object) -> SavedPlan:
     return SavedPlan.from_dict(table, str(path))
 
 
-def _spec_text(manifest: Mapping[str, object], name: str, value: object) -> object:
+def _spec_text(manifest: Manifest, name: str, value: object) -> object:
     """Return the user's name of a spec; values of other questions are unchanged."""
     texts_by_kind = manifest.get("words")
     kind = "gpu" if name in _GPUS else name
@@ -283,7 +284,7 @@ def read_plan(name_or_path: str, specs: Path | None = None) -> SweepPlan:
 
 
 def make_sweep(
-    table: Mapping[str, object],
+    table: UncheckedTable,
     specs: Path | None = None,
     name: str = DEFAULT_NAME,
     option_name: OptionNamer = str,
@@ -311,7 +312,7 @@ class _Reader:
     option_name: OptionNamer
     errors: list[str] = field(default_factory=list)
 
-    def plan(self, table: Mapping[str, object], name: str) -> SweepPlan:
+    def plan(self, table: UncheckedTable, name: str) -> SweepPlan:
         """Parse the TOML table of a sweep into a plan; faults are appended to ``self.errors``."""
         work_tables = table.get(_WORK, [{}])
         tables: list[dict[str, object]] = [{}]
@@ -343,7 +344,7 @@ class _Reader:
         texts = {key: str(table[key]) for key in _TEXTS if key in table}
         return SweepPlan(**{"name": name, **texts}, works=tuple(works), specs=self.specs)
 
-    def _workload(self, table: Mapping[str, object], common: Mapping[str, object]) -> str | None:
+    def _workload(self, table: UncheckedTable, common: Answers) -> str | None:
         """Return the workload of a kind of work; if unknown, record an error and return None."""
         name = table.get(_WORKLOAD, common.get(_WORKLOAD, Request.workload))
         if name in workload_names():
@@ -352,7 +353,7 @@ class _Reader:
         self.errors.append(f"Unknown {self.option_name(_WORKLOAD)} {name!r}.{hint}")
         return None
 
-    def _title(self, table: Mapping[str, object], workload: str, tables: Sequence[object]) -> str:
+    def _title(self, table: UncheckedTable, workload: str, tables: Sequence[object]) -> str:
         number = f" {tables.index(table) + 1}" if len(tables) > 1 else ""
         return str(table.get("name", workload + number))
 
@@ -360,8 +361,8 @@ class _Reader:
         self,
         title: str,
         workload: str,
-        common: Mapping[str, object],
-        specific: Mapping[str, object],
+        common: Answers,
+        specific: Answers,
     ) -> SweepWorkload:
         """Build one kind of work from the common answers that apply and its own answers."""
         terms = available_terms(workload)
@@ -390,7 +391,7 @@ class _Reader:
             objectives=self._parse_list(OBJECTIVES, goals) if goals else (),
         )
 
-    def _settings(self, table: Mapping[str, object]) -> Mapping[str, object]:
+    def _settings(self, table: UncheckedTable) -> Settings:
         """Return the table of parameters and values; if it is no table, record an error."""
         value = table.get(SETTINGS, {})
         if isinstance(value, Mapping):

@@ -20,7 +20,7 @@ from planner.optimize.problem import constraints
 from planner.question.parse_values import Answer, limit_column, parse_value
 from planner.question.prices import check_price, price_of_contract
 from planner.question.renamed import current_keys
-from planner.question.request import ALL, Request
+from planner.question.request import ALL, Answers, Request, Settings
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind
@@ -71,7 +71,7 @@ class SweepWorkload:
     name: str
     workload: str
     axes: Mapping[str, Values]
-    settings: Mapping[str, object]
+    settings: Settings
     objectives: Values
 
     @property
@@ -111,7 +111,7 @@ class Scenario:
 
     number: int
     work: SweepWorkload
-    values: Mapping[str, object]
+    values: Answers
 
     def request(self, specs: Path | None, option_name: OptionNamer = str) -> Request:
         """Return the scenario as a search request; ``option_name`` names questions in errors.

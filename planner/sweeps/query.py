@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
-from planner.base import formatting
 from planner.base.atomic_write import write_atomically
 from planner.base.csv_cells import Row, Value
+from planner.base.formatting import format_count, format_parameter
 from planner.base.records import record
 from planner.errors import SearchSpaceError
 from planner.question.conditions import WHERE, evaluate_condition, parse_condition
@@ -330,10 +330,8 @@ def default_columns(plan: SweepPlan, columns: Sequence[str], requested: Iterable
 
 def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) -> Iterator[Block]:
     """Yield a table of rows with as many columns as fit the screen."""
-    shown_text = f"{formatting.format_count(len(rows))} of " if len(rows) < matching else ""
-    yield make_lines(
-        f"{shown_text}{formatting.format_count(matching)} scenarios", mark=TOTAL, indent=""
-    )
+    shown_text = f"{format_count(len(rows))} of " if len(rows) < matching else ""
+    yield make_lines(f"{shown_text}{format_count(matching)} scenarios", mark=TOTAL, indent="")
     table = {name: [row[index] for row in rows] for index, name in enumerate(columns)}
     shown = [
         _column(name, cells, _numbers_in_same_unit(name, table))
@@ -385,7 +383,7 @@ def _is_numeric(value: object) -> TypeGuard[float]:
 def _format_cell(cell: object) -> str:
     if cell is None:
         return "-"
-    text = formatting.format_parameter(cell)
+    text = format_parameter(cell)
     return text if len(text) <= _MAX_CELL_CHARACTERS else f"{text[: _MAX_CELL_CHARACTERS - 3]}..."
 
 
@@ -524,7 +522,7 @@ def _recommended_spot(group: WorkloadGroup) -> Spot | None:
 
 def _format_spot(spot: Spot) -> str:
     place, count = spot
-    number = f"{formatting.format_count(count)} x " if isinstance(count, int) else ""
+    number = f"{format_count(count)} x " if isinstance(count, int) else ""
     return number + ", ".join(place)
 
 
@@ -533,18 +531,14 @@ def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
     metric = group.metric
     column = column_of(metric, group)
     cells, unit = cells_of(group, metric, column, group.places)
-    heads = [
-        "best" if count is None else formatting.format_parameter(count) for count in group.counts
-    ]
+    heads = ["best" if count is None else format_parameter(count) for count in group.counts]
 
     def value(place: Place, count: Value) -> float:
         """Return the best value of a place on ``count`` GPUs; NaN if it has no plan."""
         here = group.spots.get((place, count))
-        return (
-            here.best_by_measure[metric].value
-            if here and metric in here.best_by_measure
-            else math.nan
-        )
+        if here and metric in here.best_by_measure:
+            return here.best_by_measure[metric].value
+        return math.nan
 
     title = matrix_title(group, column, unit)
     rows = [" ".join(place) or label(column) for place in group.places]

@@ -255,7 +255,7 @@ def _arrow_stream(columns: Columns, kinds: Kinds) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _schema(kinds: Kinds) -> Any:
+def _schema(kinds: Kinds) -> object:
     """Return the schema of Arrow for typed columns."""
     import pyarrow as pa
 
@@ -362,8 +362,7 @@ def run_sweep(
         except StopSearch as stop:
             raise Stopped(
                 f"Interrupted after {format_count(store.done)} of "
-                f"{format_count(plan.num_scenarios)} scenarios: "
-                "run the same command to continue."
+                f"{format_count(plan.num_scenarios)} scenarios: run the same command to continue."
             ) from stop
         now = identity(plan)
         if changed := differences(now, store.identity):

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, cast
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, Value
+from planner.base.formatting import summarize_assumed
 from planner.base.read_files import TABLE, open_regular_file, parse_json, read_lines
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
@@ -241,7 +241,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
     """Return all columns of the recommended plan, with its assumptions and evidence."""
     table = full_columns(first, plan.problem.sources)
     row = first_row(table)
-    row |= {"assumed": formatting.summarize_assumed(plan.assumed)}
+    row |= {"assumed": summarize_assumed(plan.assumed)}
     confidence = plan.source_of(row).confidence_of(row)
     if confidence is not None:
         row |= {"tie_factor": float(confidence.layout_tie_factor), "basis": confidence.basis}

@@ -18,6 +18,7 @@ from planner.confidence.ranking import (
     recommended_index,
 )
 from planner.optimize.result_columns import evidence_rank_of, rank_row
+from planner.question.request import Answers
 from planner.show.presenters.format_results import label
 from planner.sweeps.columns import (
     COST,
@@ -112,7 +113,7 @@ class WorkloadGroup:
     work: str
     workload: str
     model: str
-    shared_answers: Mapping[str, object]
+    shared_answers: Answers
     shown: str = COST
     by: tuple[str, str] = ("GPU", "number of GPUs")
     scenarios: int = 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.enums import Contract
+from planner.base.formatting import format_count, format_parameter
 from planner.optimize.result_columns import RUNS
 from planner.show.output_blocks import (
     BAD,
@@ -118,9 +118,7 @@ def matrix_blocks(
     places = [place for place in group.places if place in chosen]
     column = column_of(metric, group)
     cells, unit = cells_of(group, metric, column, places)
-    counts = [
-        "best" if count is None else formatting.format_parameter(count) for count in group.counts
-    ]
+    counts = ["best" if count is None else format_parameter(count) for count in group.counts]
     marks = f" ({marks_lines([group])[0]})" if has_marks else ""
     yield Title(text=matrix_title(group, column, unit) + marks)
     yield Table(
@@ -216,14 +214,11 @@ def marks_lines(groups: Sequence[WorkloadGroup]) -> list[str]:
 def group_title(group: WorkloadGroup) -> str:
     """Return the title of a group: model, work and answers, and scenarios without a plan."""
     answer_texts = [
-        f"{name.replace('_', ' ')} {formatting.format_parameter(value)}"
+        f"{name.replace('_', ' ')} {format_parameter(value)}"
         for name, value in group.shared_answers.items()
     ]
     missing = group.scenarios - group.feasible
-    without = (
-        f" ({formatting.format_count(missing)} of "
-        f"{formatting.format_count(group.scenarios)} without a plan)"
-    )
+    without = f" ({format_count(missing)} of {format_count(group.scenarios)} without a plan)"
     parts = [part for part in (group.model, group.work, *answer_texts) if part]
     return f"{', '.join(parts)}{without * (missing > 0)}"
 
@@ -277,18 +272,17 @@ def crossover_line(crossover: Crossover) -> str:
     terms = f" ({' '.join(crossover.first[1:])})" if len(crossover.first) > 1 else ""
     advantage = _ADVANTAGES.get(crossover.measure, "better")
     details = (
-        f"{share(crossover.behind)} behind with {formatting.format_count(crossover.before)}",
+        f"{share(crossover.behind)} behind with {format_count(crossover.before)}",
         f"{share(crossover.ahead)} ahead{', tied' * crossover.is_tie}",
     )
     return (
         f"{crossover.second[0]} is {advantage} than {crossover.first[0]}{terms} from "
-        f"{formatting.format_count(crossover.num_gpus)} "
-        f"GPUs on ({'; '.join(details)})"
+        f"{format_count(crossover.num_gpus)} GPUs on ({'; '.join(details)})"
     )
 
 
 def _format_range(counts: Sequence[Value]) -> str:
-    ends = [formatting.format_count(number_or_nan(count)) for count in (counts[0], counts[-1])]
+    ends = [format_count(number_or_nan(count)) for count in (counts[0], counts[-1])]
     return ends[0] if len(counts) == 1 else " to ".join(ends)
 
 
@@ -317,7 +311,7 @@ def tie_lines(group: WorkloadGroup, measure: str) -> list[str]:
         counts_by_place.setdefault(place, []).append(number_or_nan(count or 0))
     place_texts, num_counts = [], len(group.counts)
     for place, counts in counts_by_place.items():
-        numbers = ", ".join(formatting.format_count(count) for count in sorted(counts) if count)
+        numbers = ", ".join(format_count(count) for count in sorted(counts) if count)
         if len(counts) > 1 and len(counts) == num_counts:
             numbers = "any number"
         place_texts.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
@@ -372,7 +366,7 @@ def tied_line(group: WorkloadGroup) -> Iterator[str]:
 def format_gpus_of(row: Row) -> str:
     """Return the number of GPUs, the GPU, and a contract that is not the usual one."""
     place = format_placement(row).replace(f", {Contract.ON_DEMAND}", "").replace(",", "")
-    return f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {place}"
+    return f"{format_count(number_or_nan(row['num_gpus']))} x {place}"
 
 
 def full_blocks(sweep: Sweep, summary: Summary, front: Iterable[Row]) -> Iterator[Block]:
@@ -399,18 +393,15 @@ def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
     """Return lines with the number of scenarios, varied questions and any left to run."""
     plan = sweep.plan
     total, num_scenarios = plan.num_scenarios, summary.scenarios
-    line = f"{formatting.format_count(num_scenarios)} scenario{'s' * (num_scenarios != 1)}"
+    line = f"{format_count(num_scenarios)} scenario{'s' * (num_scenarios != 1)}"
     if num_scenarios < sweep.done:
-        line += f" of {formatting.format_count(sweep.done)}"
-    line += f", {formatting.format_count(summary.feasible)} with a plan"
+        line += f" of {format_count(sweep.done)}"
+    line += f", {format_count(summary.feasible)} with a plan"
     if plan.varied:
         line += f"; varied: {', '.join(name.replace('_', ' ') for name in plan.varied)}"
     if sweep.done == total:
         return [line]
-    done = (
-        f"{formatting.format_count(sweep.done)} of {formatting.format_count(total)} "
-        "scenarios are done"
-    )
+    done = f"{format_count(sweep.done)} of {format_count(total)} scenarios are done"
     return [line, f"Not finished: {done}; run the command that started it to continue."]
 
 
@@ -464,9 +455,7 @@ def format_best_plan(row: Row) -> str:
         format_measure(measure, row) for measure in (COST, TIME) if column_of_measure(measure, row)
     ]
     evidence_text = f", evidence: {evidence(str(row['basis']))}" if row.get("basis") else ""
-    hardware = (
-        f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
-    )
+    hardware = f"{format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
     return f"{hardware}: {', '.join(reached)}{evidence_text}\n{format_plan(row)}"
 
 
@@ -484,9 +473,7 @@ def money_lines(group: WorkloadGroup) -> list[str]:
     best = [row for measure, _, row in group.headlines if measure != TIME]
     signed = {str(row["scenario"]): row for row in best}
     for row in signed.values():
-        place = (
-            f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
-        )
+        place = f"{format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
         lines += [f"{place}: {line}" for line in commitment_lines(row)]
     if group.lowest_price_with_work is None:
         return lines
@@ -494,9 +481,7 @@ def money_lines(group: WorkloadGroup) -> list[str]:
     if number_or_nan(row.get("signed_gpu_hours")) > 0 and math.isnan(
         number_or_nan(row.get("charged_utilization"))
     ):
-        place = (
-            f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
-        )
+        place = f"{format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
         lines.append(
             "Contracts are charged for their full term. If other work uses the rest "
             "(--utilization), "
@@ -528,7 +513,7 @@ def _front_blocks(group: WorkloadGroup, front: Sequence[Row]) -> Iterator[Block]
     varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in shown}) > 1]
     places = [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in shown]
     columns = [
-        Column("GPUs", [formatting.format_count(number_or_nan(row["num_gpus"])) for row in shown]),
+        Column("GPUs", [format_count(number_or_nan(row["num_gpus"])) for row in shown]),
         Column("place", places, " ", numeric=False),
     ]
     for name in measures:

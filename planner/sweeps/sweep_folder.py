@@ -38,6 +38,7 @@ from planner.optimize.pareto import front_of_many
 from planner.question.parse_values import cell_reader
 from planner.question.renamed import current_name
 from planner.question.terms import terms_of
+from planner.show.presenters.row_tables import Manifest
 from planner.specs.file_cache import cache_by_files, stamp
 from planner.specs.spec_paths import data_files
 from planner.sweeps.plan import SweepPlan, work_columns
@@ -172,7 +173,7 @@ class Store:
         """The files of all parts, in order."""
         yield from map(self.path, parts_of(self.plan.num_scenarios))
 
-    def finish(self, manifest: Mapping[str, object]) -> None:
+    def finish(self, manifest: Manifest) -> None:
         """Write the manifest, with which the sweep is complete, and remove its parts."""
         with write_atomically(self.folder / MANIFEST) as file:
             file.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
@@ -384,7 +385,7 @@ class CsvRow(Mapping[str, Value]):
 class PartRow(dict[str, Value]):
     """A scenario of an unfinished sweep; raises SpecError as `CsvRow`."""
 
-    def __init__(self, row: Mapping[str, object], path: Path) -> None:
+    def __init__(self, row: Row, path: Path) -> None:
         """Parse the cells of a row of a part file; raises SpecError if a cell is invalid."""
         try:
             super().__init__({name: cell_reader(name)(value) for name, value in row.items()})

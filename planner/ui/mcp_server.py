@@ -11,18 +11,19 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import mcp.types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from planner.base.read_files import parse_json, require_table
+from planner.base.csv_cells import TypedRow
+from planner.base.read_files import JsonObject, parse_json, require_table
 from planner.base.version import __version__
 from planner.commands.options import FILE, form_fields, option_name, option_rows
 from planner.errors import PlannerError, SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
 from planner.question.names import CONTRACT, GPU, NUM_GPUS
+from planner.question.request import Answers
 from planner.question.terms import Term, glossary, terms_about
 from planner.show.presenters.format_results import layout_of
 from planner.show.presenters.sizes import COSTS
@@ -204,7 +205,7 @@ def _answer_fields(command: str) -> dict[str, object]:
     return {ROWS: rows, FULL: {"type": "boolean", "description": "all columns and parts"}}
 
 
-async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> types.CallToolResult:
+async def _answer(pool: Pool, name: str, arguments: Answers) -> types.CallToolResult:
     """Return the result of an MCP tool call.
 
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
@@ -259,7 +260,7 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> typ
     return _result(text, result)
 
 
-def _joined_options(fields: Mapping[str, object]) -> dict[str, object]:
+def _joined_options(fields: Answers) -> dict[str, object]:
     """Return the fields of a call with those of its ``options``.
 
     Raises SearchSpaceError if ``options`` is no object, or repeats a field.
@@ -311,7 +312,7 @@ def mcp_message(message: str) -> str:
                    for part in parts)  # fmt: skip
 
 
-def _with_few_columns(result: Mapping[str, Any]) -> dict[str, Any]:
+def _with_few_columns(result: JsonObject) -> JsonObject:
     """Return an answer whose rows have at most `MOST_COLUMNS` columns."""
     manifest = result.get("manifest")
     name = manifest.get(WORKLOAD) if isinstance(manifest, Mapping) else None
@@ -329,7 +330,7 @@ _PLACED = ("scenario", "recommended", "choice", "reason", GPU, NUM_GPUS, CONTRAC
 _SURE = ("fit_probability", "evidence_runs")
 
 
-def _with_first_columns(row: Mapping[str, Any], workload: Workload | None) -> dict[str, Any]:
+def _with_first_columns(row: TypedRow, workload: Workload | None) -> JsonObject:
     """Return the columns of a row that decide: hardware, layout, results, their intervals."""
     if len(row) <= MOST_COLUMNS or row.get(WORKLOAD, "") is None:
         return dict(row)
@@ -378,14 +379,12 @@ def _without_long_parts(answer: Mapping[str, object]) -> tuple[dict[str, object]
     return shortened, left_out
 
 
-def _result(text: str, structured: dict[str, Any] | None) -> types.CallToolResult:
+def _result(text: str, structured: JsonObject | None) -> types.CallToolResult:
     content = types.TextContent(type="text", text=text)
     return types.CallToolResult(content=[content], structured_content=structured)
 
 
-def _list_names(
-    arguments: Mapping[str, object], specs: Path | None
-) -> tuple[str, dict[str, object]]:
+def _list_names(arguments: Answers, specs: Path | None) -> tuple[str, dict[str, object]]:
     """Return names of specs, or the terms or the options of a tool with their descriptions."""
     kind, like = str(arguments.get("kind", "")), str(arguments.get("like") or "").lower()
     if kind not in _kinds():

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from planner.base.csv_cells import number_or_nan
-from planner.base.read_files import read_json, restrict_to_folders
+from planner.base.csv_cells import Row, number_or_nan
+from planner.base.read_files import JsonObject, read_json, restrict_to_folders
 from planner.base.records import record
 from planner.commands.command import Call, Command
 from planner.commands.compare import COMPARE
@@ -290,7 +290,7 @@ def _page_of(report: Report, command_input: CommandInput) -> Page:
     return result_page(report, Catalogue(command_input.specs))
 
 
-def _plan_fields(plan: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
+def _plan_fields(plan: Plan, row: Row) -> JsonObject:
     """Return the plan of a row, and the command that estimates it."""
     return {"pinned": SavedPlan.of(plan, row), "line": estimate_command(plan, row)}
 

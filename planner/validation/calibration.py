@@ -333,11 +333,9 @@ def _gpu(case: TrainingCase, values: Mapping[Parameter, float]) -> GpuSpec:
         for parameter, value in values.items()
         if parameter.owner not in SECTIONS and parameter.owner == case.gpu_class
     }
-    return (
-        replace(case.gpu, efficiency=replace(case.gpu.efficiency, **efficiencies))
-        if efficiencies
-        else case.gpu
-    )
+    if efficiencies:
+        return replace(case.gpu, efficiency=replace(case.gpu.efficiency, **efficiencies))
+    return case.gpu
 
 
 def step_and_memory(run: Run, case: TrainingCase) -> Iterator[tuple[str, float, float]]:

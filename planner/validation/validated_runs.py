@@ -151,33 +151,12 @@ def _cases(table: Runs, library: Library) -> Iterable[Case | None]:
             yield None
 
 
-def _model_kind(_: Run, case: Case | None) -> str:
-    return case.kind if case is not None else ""
-
-
-def _gpu_vendor(_: Run, case: Case | None) -> str:
-    return case.gpu.vendor.lower() if case is not None else ""
-
-
-def _is_consumer_gpu(_: Run, case: Case | None) -> bool:
-    return case is not None and _CONSUMER.match(case.gpu.name) is not None
-
-
-def _context_tokens(run: Run, _: Case | None) -> float:
-    """The tokens of a sequence, or of a prompt and its answer."""
-    return sum(run.number(name) or 0.0 for name in _LENGTHS)
-
-
-def _is_first_run(_: Run, case: Case | None) -> bool:
-    return case is not None and case.as_tuned is not None
-
-
 DERIVED: Mapping[str, Callable[[Run, Case | None], str | float | bool]] = {
-    "model_kind": _model_kind,
-    "gpu_vendor": _gpu_vendor,
-    "consumer_gpu": _is_consumer_gpu,
-    "context_tokens": _context_tokens,
-    "first_run": _is_first_run,
+    "model_kind": lambda _, case: case.kind if case is not None else "",
+    "gpu_vendor": lambda _, case: case.gpu.vendor.lower() if case is not None else "",
+    "consumer_gpu": lambda _, case: case is not None and _CONSUMER.match(case.gpu.name) is not None,
+    "context_tokens": lambda run, _: sum(run.number(name) or 0.0 for name in _LENGTHS),
+    "first_run": lambda _, case: case is not None and case.as_tuned is not None,
 }
 """Columns that are derived of a run.
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.csv_cells import Row
 from planner.base.enums import CacheType, Quantization
+from planner.base.formatting import format_limit
 from planner.base.records import record
 from planner.configurations.configuration_tables import format_value
 from planner.optimize.goals import Constraint
 from planner.optimize.problem import is_unknown
-from planner.optimize.source import Candidates, SearchInputs, Source
+from planner.optimize.source import Candidates, InputsChange, SearchInputs, Source
 from planner.question.names import (
     ATTENTION_DATA_PARALLEL,
     EXPERT_PARALLEL,
@@ -74,7 +74,7 @@ class EvaluatedChoice:
         """Whether neither the user nor the space sets a parameter."""
         return name not in self.request.settings and name not in self.space.parameters
 
-    def with_setting(self, change: Callable[[Any], Any]) -> Candidates:
+    def with_setting(self, change: InputsChange) -> Candidates:
         """The configuration, evaluated again in a changed setting."""
         return self.source.changed(change).judged(self.candidates.configurations)
 
@@ -212,10 +212,8 @@ def confidence_notes(
     sources: Sequence[Source], limits: Sequence[Constraint], request: Request
 ) -> dict[str, str]:
     """A note on limits whose confidence is unknown, as no published run is like the plan."""
-    confidence, limited_terms = (
-        request.limit_confidence,
-        [(limit.name, limit.sign) for limit in limits],
-    )
+    confidence = request.limit_confidence
+    limited_terms = [(limit.name, limit.sign) for limit in limits]
     if request.request_rate is not None:
         limited_terms.append(("request_rate", -1))
     unknown = dict.fromkeys(
@@ -250,13 +248,10 @@ def tried_notes(tried: Mapping[str, Sequence[str]], row: Row | None = None) -> d
 
 def _format_limit_note(limit: Constraint, before: float | None) -> str:
     """Text of an assumed limit: its bound with unit, and ``before`` if the bound was relaxed."""
-    bound = (
-        f"at {'most' if limit.sign > 0 else 'least'} "
-        f"{formatting.format_limit(limit.bound, limit.unit)}"
-    )
+    bound = f"at {'most' if limit.sign > 0 else 'least'} {format_limit(limit.bound, limit.unit)}"
     if before is None or before == limit.bound:
         return f"{bound} (default)"
-    relaxation = f"relaxed from {formatting.format_limit(before, limit.unit)}"
+    relaxation = f"relaxed from {format_limit(before, limit.unit)}"
     return f"{bound}, {relaxation} (no plan keeps the defaults)"
 
 

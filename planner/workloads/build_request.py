@@ -30,7 +30,7 @@ from planner.question.parse_values import (
 )
 from planner.question.prices import check_price, price_of_contract, with_contract
 from planner.question.renamed import current_name
-from planner.question.request import ALL, PlanRequest, Request
+from planner.question.request import ALL, Answers, PlanRequest, Request, Settings
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import as_workload_name, workload_of
 
@@ -63,7 +63,7 @@ NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items()
 
 
 def make_request(
-    values: Mapping[str, object], *, base: Request | None = None, option_name: OptionNamer = str
+    values: Answers, *, base: Request | None = None, option_name: OptionNamer = str
 ) -> Request:
     """Build a request from named values, which are parsed and checked; None: not specified.
 
@@ -86,8 +86,8 @@ def make_request(
 
 
 def _parse_fields(
-    values: Mapping[str, object], base: Request | None, option_name: OptionNamer
-) -> tuple[Request, Mapping[str, object]]:
+    values: Answers, base: Request | None, option_name: OptionNamer
+) -> tuple[Request, Answers]:
     """The request with parsed values, and the values that were specified by field."""
     answers = {_field_name(name): value for name, value in values.items() if value is not None}
     workload = _parse_workload(answers.pop("workload", base.workload if base else Request.workload))
@@ -208,7 +208,7 @@ def search_request(base: Request) -> Request:
     return replace(base, settings=settings)
 
 
-def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) -> dict[str, Value]:
+def read_driver(values: Answers, option_name: OptionNamer = str) -> dict[str, Value]:
     """The search driver and its options by name; ``trials``, ``seed``, ``sampler`` of Optuna.
 
     Raises SearchSpaceError if an option is impossible, or of another driver.
@@ -280,7 +280,7 @@ def _parse_setting_values(term: Term | None, value: object, name: str) -> object
     return values[0] if len(values) == 1 else values
 
 
-def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
+def _refuse_twice(names: Iterable[str], settings: Settings) -> None:
     """Refuse settings of parameters that an option sets, too."""
     for name in names:
         if name in settings:
@@ -296,9 +296,7 @@ def _parse_objectives(workload: str, value: object, option_name: OptionNamer) ->
     return tuple(full_name(str(item), objectives) for item in items)
 
 
-def _training_objective_answers(
-    answers: Mapping[str, object], option_name: OptionNamer
-) -> dict[str, object]:
+def _training_objective_answers(answers: Answers, option_name: OptionNamer) -> dict[str, object]:
     """Answers that move a training objective such as ``dpo`` out of the objectives.
 
     Empty if there is none.
@@ -337,8 +335,7 @@ def _parse_constraints(workload: str, values: object, option_name: OptionNamer) 
             if name == "cost" and workload in glossary()[BUDGET].of:
                 error = SearchSpaceError(
                     f"{error} Limit the cost of a service with {option_name('budget')} of size, "
-                    "per time: "
-                    "50kUSD/month, 100USD/h."
+                    "per time: 50kUSD/month, 100USD/h."
                 )
             raise error
         else:
@@ -382,7 +379,7 @@ _PARTS: Mapping[str, Callable[[str, object, OptionNamer], object]] = {
 }
 
 
-def _refuse_others(workload: str, answers: Mapping[str, object], option_name: OptionNamer) -> None:
+def _refuse_others(workload: str, answers: Answers, option_name: OptionNamer) -> None:
     """Refuse fields that are questions of other workloads only."""
     for name, value in answers.items():
         term = glossary().get(name)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from planner.base import formatting
 from planner.base.csv_cells import Value
+from planner.base.formatting import format_large
+from planner.base.read_files import UncheckedTable
 from planner.errors import SpecError
 from planner.layers.model import tower_parameters
 from planner.question.request import Request
@@ -73,9 +73,8 @@ def image_fields(
     if sequence_length is not None and images * tokens_per_image > sequence_length:
         raise SpecError(
             f"{images:g} images of {tokens_per_image:,} tokens are "
-            f"{images * tokens_per_image:,.0f} of the "
-            f"{sequence_length:,} tokens of a sequence: give fewer images_per_sample or "
-            "tokens_per_image, or longer sequences."
+            f"{images * tokens_per_image:,.0f} of the {sequence_length:,} tokens of a sequence: "
+            "give fewer images_per_sample or tokens_per_image, or longer sequences."
         )
     fields: dict[str, object] = {"images_per_sample": images}
     if images:
@@ -85,7 +84,7 @@ def image_fields(
     return fields
 
 
-def image_tokens(fields: Mapping[str, object]) -> int:
+def image_tokens(fields: UncheckedTable) -> int:
     """Tokens of all images of a prompt."""
     return round(float(str(fields["images_per_sample"])) * int(str(fields["tokens_per_image"])))
 
@@ -134,7 +133,7 @@ def format_trained_images(model: ModelSpec, work: TrainingWorkload) -> list[str]
     tower = model.vision_tower
     if tower is None or not work.has_tower:
         return []
-    parameters = formatting.format_large(tower_parameters(tower))
+    parameters = format_large(tower_parameters(tower))
     trained = "frozen" if work.freezes_tower else "trained"
     parts = [f"Vision tower of {parameters} parameters, {trained}"]
     if work.images_per_sample:
@@ -161,7 +160,7 @@ def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
         return []
     if isinstance(work, TrainingWorkload) and work.has_tower:
         return []
-    parameters = formatting.format_large(tower_parameters(model.vision_tower))
+    parameters = format_large(tower_parameters(model.vision_tower))
     if not isinstance(work, TrainingWorkload):
         return [
             f"The vision tower ({parameters} parameters) is loaded; --images-per-sample uses it"

@@ -342,10 +342,8 @@ class RequestExpander:
             elif not runs_on(load(first).spec, gpu) and (
                 supported := self._supported_profiles(question, first, place)
             ):
-                profiles, origin = (
-                    supported[:1],
-                    f"{first}, the usual one, does not run on {gpu.vendor}",
-                )
+                profiles = supported[:1]
+                origin = f"{first}, the usual one, does not run on {gpu.vendor}"
             notes.defaults[kind] = f"{', '.join(profiles)} ({origin})"
         return [
             self._profile(profile, self._noting(is_only and len(profiles) == 1))
@@ -491,7 +489,7 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan to {self.workload.name}: {self.problem!r}>"
 
-    def source_of(self, row: Mapping[str, object]) -> Source:
+    def source_of(self, row: Row) -> Source:
         """The source whose cell has the values of a row of result columns."""
         for source, cell in zip(self.problem.sources, self.problem.cells, strict=True):
             if all(row[name] == value for name, value in cell.items()):

@@ -207,9 +207,8 @@ def _with_campaign(request: Request, spec: ReliabilitySpec, notes: PlanNotes) ->
     published = spec.campaign
     if published is not None and answers == defaults:
         notes.defaults["campaign_factor"] = (
-            f"{published.typical:.3g} [{published.low:.2g} to {published.high:.2g}] for "
-            "restarts, evaluations "
-            "and reruns, --campaign-factor 1 switches it off (default)"
+            f"{published.typical:.3g} [{published.low:.2g} to {published.high:.2g}] for restarts, "
+            "evaluations and reruns, --campaign-factor 1 switches it off (default)"
         )
     return spec
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from planner.base.csv_cells import Row, Value
-from planner.base.read_files import RESULT, read_json, read_toml
+from planner.base.read_files import RESULT, UncheckedTable, read_json, read_toml
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
@@ -247,7 +247,7 @@ def _file_parts() -> list[str]:
 
 
 def _read_part(
-    table: Mapping[str, object], part: str, terms: Mapping[str, Term], errors: list[str]
+    table: UncheckedTable, part: str, terms: Mapping[str, Term], errors: list[str]
 ) -> dict[str, Value]:
     """Parse the table ``part`` of a plan file, by term; problems are appended to ``errors``."""
     values = table.get(part)
@@ -270,7 +270,7 @@ def _read_part(
     return parsed
 
 
-def _read_texts(table: Mapping[str, object], errors: list[str]) -> dict[str, str]:
+def _read_texts(table: UncheckedTable, errors: list[str]) -> dict[str, str]:
     """The texts ``version`` and ``specs_folder`` of a plan file, by name, where present."""
     texts: dict[str, str] = {}
     for name in ("version", "specs_folder"):

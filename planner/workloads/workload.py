@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, Values, broadcast_flat, rank_values
-from planner.base.csv_cells import Value
+from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.configurations.configuration_tables import ConfigurationTable, format_value
 from planner.optimize.result_columns import full_columns
@@ -130,17 +130,17 @@ class ResultWording:
 
     noun: str
     question_lines: Callable[[Any], Sequence[str]]
-    format_short: Callable[[Mapping[str, object]], str]
+    format_short: Callable[[Row], str]
     broken_rule_text: Callable[[Candidates, str], str]
     results: Callable[[Sequence[int]], tuple[str, ...]]
     of_objective: Mapping[str, str]
     of_unlike: Mapping[str, str] = field(default_factory=dict)
     from_end_to_end: bool = False
-    room: Callable[[Mapping[str, object], int], str] = lambda *_: ""
-    layout: Callable[[Mapping[str, object]], str] | None = None
+    room: Callable[[Row, int], str] = lambda *_: ""
+    layout: Callable[[Row], str] | None = None
     in_layout: tuple[str, ...] = ()
     shown_columns: tuple[str, ...] = ()
-    format_brief: Callable[[Mapping[str, object]], str] | None = None
+    format_brief: Callable[[Row], str] | None = None
     degrees: tuple[str, ...] = ()
     legend: Callable[[Mapping[str, Sequence[object]]], str] = lambda _: ""
     unusual: Callable[[Any], Sequence[str]] = lambda _: ()
@@ -208,7 +208,7 @@ class Workload:
     usual: Callable[[HardwareScenario], Mapping[str, str]] = lambda _: {}
     unset_defaults: Callable[[Source], Mapping[str, Value]] = lambda _: {}
     hardware_notes: Callable[[HardwareScenario], Mapping[str, str]] = lambda _: {}
-    others: Callable[[Source, Mapping[str, object]], Mapping[str, dict[str, str]]] = lambda *_: {}
+    others: Callable[[Source, Row], Mapping[str, dict[str, str]]] = lambda *_: {}
     other_gpus: tuple[str, ...] = ()
     precision: str = "precision"
     adapters: tuple[str, ...] = ("none",)

@@ -45,7 +45,7 @@ from planner.question.parse_values import (
     parse_values,
     split_items,
 )
-from planner.question.request import ALL
+from planner.question.request import ALL, Answers
 from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
@@ -237,7 +237,7 @@ class OperatorQuestion:
 
 
 def read_question(
-    operator: object, values: Mapping[str, object], option_name: OptionNamer = str
+    operator: object, values: Answers, option_name: OptionNamer = str
 ) -> OperatorQuestion:
     """Parse the question about operators from texts or numbers; None: not specified.
 

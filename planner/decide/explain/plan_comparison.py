@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
-from typing import Any
 
 from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.read_files import JsonObject
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.decide.assumptions import SensitiveAssumption, sensitive_assumptions
@@ -18,7 +18,7 @@ from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import COLUMNS_BY_ERROR, intervals
 from planner.optimize.source import first_row
 from planner.question.parse_values import full_name
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.question.terms import is_better_high, terms_of
 from planner.workloads.build_request import OptionNamer, make_request
 from planner.workloads.make_plan import Plan
@@ -29,9 +29,7 @@ _FIELDS = {field.name for field in fields(Request)}
 _NO_ANSWERS = {"settings", "constraints", "objectives", "workload"}
 
 
-def replace_answers(
-    base: Request, changes: Mapping[str, object], option_name: OptionNamer = str
-) -> Request:
+def replace_answers(base: Request, changes: Answers, option_name: OptionNamer = str) -> Request:
     """Return the request with other answers and settings, by name or short name.
 
     Raises SpecError or SearchSpaceError if a name is unknown or a value is invalid.
@@ -378,7 +376,7 @@ class ComparedPlans:
                 wins.setdefault(result.best, []).append(result.name)
         return wins
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the comparison as a dictionary for JSON; times in s, memory in GiB."""
         return {
             "plans": [

@@ -354,10 +354,8 @@ def _node_count_sensitivities(
         not plan.counts or evaluation.source.mesh is None
     ):  # pools would have other numbers of workers
         return
-    node, current = (
-        plan.problem.inputs.machine.cluster.gpus_per_node,
-        int(number_or_nan(row["num_gpus"])),
-    )
+    node = plan.problem.inputs.machine.cluster.gpus_per_node
+    current = int(number_or_nan(row["num_gpus"]))
     outcomes: dict[str, Outcome] = {}
     sides = ((-1, "fewer"), (1, "more"))
     for sign, side in sides if current > node else sides[1:]:

@@ -184,9 +184,8 @@ def traced_load(request: Request, option_name: OptionNamer = str) -> tuple[LoadP
     number = min(int(trace.seconds / MINUTE), _MOST_PERIODS)
     if number < _FEWEST_PERIODS:
         raise SearchSpaceError(
-            f"{option_name('trace')}: {trace.name} lasts {trace.seconds:.0f} s: a load by "
-            "the minute "
-            f"takes {_FEWEST_PERIODS} or more."
+            f"{option_name('trace')}: {trace.name} lasts {trace.seconds:.0f} s: a load by the "
+            f"minute takes {_FEWEST_PERIODS} or more."
         )
     edges = np.linspace(0.0, trace.seconds, number + 1)
     counts, _ = np.histogram(trace.times, edges)

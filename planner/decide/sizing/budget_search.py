@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from planner.base import formatting
 from planner.base.csv_cells import number_or_nan
+from planner.base.formatting import format_gpus, format_kw, format_usd
 from planner.base.units import HOUR, KILOWATT
 from planner.decide.api_comparison import compare_with_apis
 from planner.decide.sizing.day_search import request_with_layout
@@ -112,10 +112,8 @@ class BudgetSearch:
                 return "the price is unknown: give --price"
             bounds.append(math.floor(self.budget / price + _ROUNDED) * least)
             if not bounds[-1]:
-                budget, each = (
-                    formatting.format_usd(self.budget * HOUR),
-                    formatting.format_usd(price * HOUR),
-                )
+                budget = format_usd(self.budget * HOUR)
+                each = format_usd(price * HOUR)
                 gpus = "one GPU" if least == 1 else f"{least} GPUs, which are sold together,"
                 return f"a budget of {budget} an hour is below {gpus} at {each} an hour"
         return int(min(bound for bound in bounds if bound is not None))
@@ -125,11 +123,9 @@ class BudgetSearch:
         open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
         bounds = {name: self.request.constraints[name] for name in open_ones}
         request = replace(self.request, num_gpus=count, constraints=bounds)
-        searches, fleets_by_layout, missed = (
-            Searches((self.request.one_contract,)),
-            dict[str, FeasiblePlan](),
-            [],
-        )
+        searches = Searches((self.request.one_contract,))
+        fleets_by_layout = dict[str, FeasiblePlan]()
+        missed = []
         for name, bound in ((POWER, self._power), (BUDGET, self.budget)):
             if bound is None:
                 continue
@@ -299,9 +295,9 @@ class BudgetSearch:
         unlimited = BudgetSearch(request=replace(self.request, constraints={}), budget=self.budget)
         result, _ = unlimited._evaluate_count(fleet, count, count)
         if result is None or self._power is None:
-            return f"nothing carries requests on {formatting.format_gpus(count)} within the limits"
-        draws = formatting.format_kw(KILOWATT * number_or_nan(result.fleet.row["power_kw"]))
-        return f"a node of {count} draws {draws}, above {formatting.format_kw(self._power)}"
+            return f"nothing carries requests on {format_gpus(count)} within the limits"
+        draws = format_kw(KILOWATT * number_or_nan(result.fleet.row["power_kw"]))
+        return f"a node of {count} draws {draws}, above {format_kw(self._power)}"
 
 
 def _rate_at_confidence(fleet: FeasiblePlan) -> float:

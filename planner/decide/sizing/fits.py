@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.base import formatting
 from planner.base.csv_cells import number_or_nan
+from planner.base.formatting import format_count, format_gpus, format_parameter
 from planner.decide.fitting import MEMORIES, MOST_GPUS, best_change_on_gpus
 from planner.decide.near import Change, MayBe
 from planner.decide.sizing.autoscaling import LoadProfile
@@ -113,8 +113,8 @@ def _description(evaluation: Evaluation) -> str:
 
 def _tried_gpus_text(counts: Sequence[int]) -> str:
     """``1 to 1,024 GPUs``, or the one number of GPUs that was tried."""
-    last = formatting.format_gpus(counts[-1])
-    return last if len(counts) == 1 else f"{formatting.format_count(counts[0])} to {last}"
+    last = format_gpus(counts[-1])
+    return last if len(counts) == 1 else f"{format_count(counts[0])} to {last}"
 
 
 def _other_settings_text(change: Change | None) -> str:
@@ -122,8 +122,6 @@ def _other_settings_text(change: Change | None) -> str:
     if change is None:
         return ""
     names = change.changed.keys() - {"global_batch_size"}
-    changes = ", ".join(
-        f"{name} {formatting.format_parameter(change.row[name])}" for name in sorted(names)
-    )
-    count = formatting.format_gpus(number_or_nan(change.row["num_gpus"]))
+    changes = ", ".join(f"{name} {format_parameter(change.row[name])}" for name in sorted(names))
+    count = format_gpus(number_or_nan(change.row["num_gpus"]))
     return f"; it fits on {count} with {changes}"

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import first
 from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.formatting import format_gpus, format_limit, summarize_assumed
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import MEDIAN
@@ -287,7 +287,7 @@ def _evidence_columns(plan: Plan, candidates: Candidates, row: Row) -> dict[str,
     return {
         BASIS: None if confidence is None else confidence.basis,
         TIE_FACTOR: None if confidence is None else float(confidence.layout_tie_factor),
-        "assumed": formatting.summarize_assumed(plan.assumed),
+        "assumed": summarize_assumed(plan.assumed),
     }
 
 
@@ -470,18 +470,14 @@ def _missed_limit_text(limits: Sequence[Constraint], miss: NearestMiss, num_gpus
     name = _limit_name(limit)
     if not math.isfinite(miss.value):
         return f"{name} is unknown: give --price"
-    value, bound = (
-        formatting.format_limit(number, limit.unit) for number in (miss.value, miss.bound)
-    )
+    value, bound = (format_limit(number, limit.unit) for number in (miss.value, miss.bound))
     side = "above" if limit.sign > 0 else "below"
     side = f"just {side}" if value == bound else side
     text = f"{name} {value}{limit.format_confidence}{_gpu_count_text(num_gpus)}, {side} {bound}"
     names = " and ".join(map(_limit_name, kept_limits))
-    return (
-        f"{text}, where {names} {'is' if len(kept_limits) == 1 else 'are'} kept"
-        if kept_limits
-        else text
-    )
+    if kept_limits:
+        return f"{text}, where {names} {'is' if len(kept_limits) == 1 else 'are'} kept"
+    return text
 
 
 def _limit_name(limit: Constraint) -> str:
@@ -489,4 +485,4 @@ def _limit_name(limit: Constraint) -> str:
 
 
 def _gpu_count_text(num_gpus: int) -> str:
-    return f" with {formatting.format_gpus(num_gpus)}" if num_gpus else ""
+    return f" with {format_gpus(num_gpus)}" if num_gpus else ""

@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
-from planner.base import formatting
 from planner.base.csv_cells import Value, rows_to_columns
+from planner.base.formatting import format_count
 from planner.base.records import record
 from planner.decide.sizing.autoscaling import AT_ONCE, Startup
 from planner.decide.sizing.services import Service
@@ -153,8 +153,7 @@ def candidate_cuts(
     if not isinstance(pools, int) or len(quantiles) < pools:
         raise SearchSpaceError(
             f"{option_name('pools')}: prompts are all alike: give {option_name('lengths')}, "
-            f"{option_name('trace')} or "
-            f"{option_name('input_variation')}."
+            f"{option_name('trace')} or {option_name('input_variation')}."
         )
     return [*combinations(quantiles, pools - 1)]
 
@@ -259,11 +258,11 @@ def _service_of_range(service: Service, prompts: PromptLengths, part: LengthRang
     of_all, lengths = prompts.within(part)
     if of_all < _NEGLIGIBLE_SHARE:
         return []
-    name = f"prompts {formatting.format_count(part.above)} to {formatting.format_count(part.most)}"
+    name = f"prompts {format_count(part.above)} to {format_count(part.most)}"
     if not part.above:
-        name = f"prompts up to {formatting.format_count(part.most)}"
+        name = f"prompts up to {format_count(part.most)}"
     elif math.isinf(part.most):
-        name = f"prompts above {formatting.format_count(part.above)}"
+        name = f"prompts above {format_count(part.above)}"
     if of_all > 1 - _NEGLIGIBLE_SHARE:
         return [replace(service, name=name)]
     of_share, request = service.of_share(of_all), service.request

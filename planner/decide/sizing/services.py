@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from planner.base.arrays import first
+from planner.base.read_files import UncheckedTable
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
 from planner.decide.sizing.autoscaling import LoadProfile, Startup, read_load
@@ -26,7 +27,7 @@ from planner.question.parse_values import (
     parse_int,
     parse_si,
 )
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.question.terms import terms_of
 from planner.specs.spec_files import read_toml
 from planner.workloads.build_request import OptionNamer, make_request
@@ -111,8 +112,8 @@ def refuse_single_service_options(names: Collection[str], option_name: OptionNam
 
 
 def read_services(
-    source: str | os.PathLike[str] | Mapping[str, object],
-    common: Mapping[str, object],
+    source: str | os.PathLike[str] | Answers,
+    common: Answers,
     option_name: OptionNamer = str,
 ) -> tuple[tuple[Service, ...], dict[str, int]]:
     """Read services and jobs of a TOML file or of a mapping like it, and the stock by GPU type.
@@ -164,8 +165,8 @@ def read_services(
 
 def _service(
     name: str,
-    answers: Mapping[str, object],
-    common: Mapping[str, object],
+    answers: Answers,
+    common: Answers,
     folder: Path,
     option_name: OptionNamer,
 ) -> Service:
@@ -182,9 +183,9 @@ def _service(
 
 def _job(
     name: str,
-    answers: Mapping[str, object],
-    shared: Mapping[str, object],
-    common: Mapping[str, object],
+    answers: Answers,
+    shared: Answers,
+    common: Answers,
     option_name: OptionNamer,
 ) -> Job:
     """Parse a job of the file; ``shared`` and ``common`` are answers of all that it understands."""
@@ -206,8 +207,8 @@ def _job(
 
 def _request(
     workload: str,
-    answers: Mapping[str, object],
-    common: Mapping[str, object],
+    answers: Answers,
+    common: Answers,
     option_name: OptionNamer,
     others: tuple[str, ...],
 ) -> Request:
@@ -232,7 +233,7 @@ def _request(
     return replace(make_request(fields, option_name=option_name), contract=None)
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def _mapping(value: object) -> UncheckedTable:
     return value if isinstance(value, Mapping) else {}
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import FloatArray
 from planner.base.csv_cells import Value, number_or_nan, rows_to_columns
+from planner.base.formatting import format_count, format_kw, format_percent
 from planner.base.records import record
 from planner.base.units import DAY, HOUR, KILOWATT
 from planner.decide.sizing.allocation import (
@@ -598,21 +598,19 @@ def _too_small(
 ) -> str:
     """Say which GPUs or power are missing at least, and on which GPUs the services would run."""
     lacking = [
-        f"{formatting.format_count(pool.peak_gpus - pool.stock)} more {pool.gpu} than "
-        f"{formatting.format_count(pool.stock)}"
+        f"{format_count(pool.peak_gpus - pool.stock)} more {pool.gpu} than "
+        f"{format_count(pool.stock)}"
         for pool in pools
         if pool.peak_gpus > pool.stock
     ]
     name, remedy = "stock", "more with --stock, or other GPUs with --gpu"
     if power_kw > power_limit_kw:
-        share = formatting.format_percent(power_kw / power_limit_kw - 1)
-        limit, drawn = (
-            formatting.format_kw(KILOWATT * value) for value in (power_limit_kw, power_kw)
-        )
+        share = format_percent(power_kw / power_limit_kw - 1)
+        limit, drawn = (format_kw(KILOWATT * value) for value in (power_limit_kw, power_kw))
         lacking.append(f"{drawn}, {share} more than {limit}")
         name, remedy = "power", "more with --power, or other GPUs with --gpu"
     where = ", ".join(
-        f"{placement.service.name} on {formatting.format_count(part.peak.num_gpus)} {part.gpu}"
+        f"{placement.service.name} on {format_count(part.peak.num_gpus)} {part.gpu}"
         for placement in placements
         for part in placement.parts
     )

@@ -10,9 +10,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, Value, rows_to_columns
 from planner.base.enums import Contract
+from planner.base.formatting import format_gpus, format_percent, format_usd
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.base.worker_processes import TRIES, WorkersEnded, run_on_workers
@@ -345,11 +345,9 @@ def sizing_tasks(
 
 def with_default_confidence(request: Request) -> Request:
     """Return the request with the default confidence if it states none."""
-    return (
-        request
-        if request.confidence is not None
-        else replace(request, confidence=DEFAULT_CONFIDENCE)
-    )
+    if request.confidence is not None:
+        return request
+    return replace(request, confidence=DEFAULT_CONFIDENCE)
 
 
 def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:
@@ -498,12 +496,11 @@ def _reject_above_budget(size: Size, budget: Budget | None) -> Size:
     best = size.cheapest or size.fewest
     if budget is None or best is None or best.cost <= budget.rate * HOUR:
         return size
-    cost, limit = formatting.format_usd(best.cost), formatting.format_usd(budget.rate * HOUR)
+    cost, limit = format_usd(best.cost), format_usd(budget.rate * HOUR)
     share = budget.rate * HOUR / best.cost if best.cost else math.nan
     reason = (
-        f"{formatting.format_gpus(best.num_gpus)} cost {cost} an hour, "
-        f"{formatting.format_percent(1 / share - 1)} above the budget of {limit}, which pays "
-        f"{formatting.format_percent(share)} of them"
+        f"{format_gpus(best.num_gpus)} cost {cost} an hour, {format_percent(1 / share - 1)} above "
+        f"the budget of {limit}, which pays {format_percent(share)} of them"
     )
     if math.isnan(best.cost):
         reason = "costs an unknown price: give --price"
@@ -593,9 +590,8 @@ def _check_request(
     else:
         if request.space == workload_of(request.workload).single:
             errors.append(
-                f"{option_name('space')} {request.space} is of one replica, however many "
-                "requests come: "
-                f"leave it out, and fix parameters with {option_name('settings')}."
+                f"{option_name('space')} {request.space} is of one replica, however many requests "
+                f"come: leave it out, and fix parameters with {option_name('settings')}."
             )
         if load is not None and request.request_rate is not None:
             errors.append(
@@ -603,15 +599,13 @@ def _check_request(
             )
         elif not (load or budget or POWER in request.constraints) and request.request_rate is None:
             errors.append(
-                f"Give what the GPUs must serve: {option_name('request_rate')}; or what they "
-                "may draw or "
-                f"cost: {option_name(POWER)}, {option_name('budget')}."
+                f"Give what the GPUs must serve: {option_name('request_rate')}; or what they may "
+                f"draw or cost: {option_name(POWER)}, {option_name('budget')}."
             )
         if budget is not None and budget.period is None:
             errors.append(
-                f"A service is paid as long as it runs: say {option_name('budget')} per hour, "
-                "day, month "
-                "or year, such as 50kUSD/month."
+                f"A service is paid as long as it runs: say {option_name('budget')} per hour, day, "
+                "month or year, such as 50kUSD/month."
             )
         if budget is not None and load is not None:
             errors.append(f"The cost of a day is an answer: leave out {option_name('budget')}.")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.enums import Contract
+from planner.base.formatting import format_gib, format_percent
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
 from planner.decide.assumptions import MIN_RELATIVE_CHANGE
@@ -42,7 +42,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability, full_row
 from planner.question.names import ENGINE
-from planner.question.request import ALL, Request
+from planner.question.request import ALL, Answers, Request
 from planner.question.terms import columns_about, glossary, is_better_high
 from planner.specs.catalogue import Catalogue
 from planner.specs.software_profile import runs_on
@@ -176,9 +176,7 @@ def _other_formats(parameter: str, row: Row) -> list[str]:
     return [name for name in glossary()[parameter].common_values.split() if name != row[parameter]]
 
 
-def _searched_levers(
-    request: Request, base_row: Row
-) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+def _searched_levers(request: Request, base_row: Row) -> Iterator[tuple[str, str, str, Answers]]:
     """Yield name, current answer, other answer and request fields of each lever to search."""
     workload = workload_of(request.workload)
     parameter = workload.precision
@@ -201,9 +199,7 @@ def _searched_levers(
         yield "confidence", f"{confidence:g}", f"{other_sure:g}", {"confidence": other_sure}
 
 
-def _cache_levers(
-    plan: Plan, base_row: Row
-) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+def _cache_levers(plan: Plan, base_row: Row) -> Iterator[tuple[str, str, str, Answers]]:
     """Yield a cache-aware router and a host cache as levers, if the prefix cache is used."""
     if not math.isfinite(number_or_nan(base_row.get("cache_residence_s"))):
         return
@@ -212,7 +208,7 @@ def _cache_levers(
         yield "router", request.router, "cache_aware", {"router": "cache_aware"}
     half = plan.source_of(base_row).inputs.machine.host_memory / 2
     if not request.host_cache and 0 < half < math.inf:
-        current_and_other = "none", formatting.format_gib(half)
+        current_and_other = "none", format_gib(half)
         yield "host cache", *current_and_other, {"host_cache": half}
 
 
@@ -223,7 +219,7 @@ def _prefix_hit_rate(row: Row) -> str:
         for name in columns_about("prefix_cache")
         if name.endswith("rate")
     ]
-    return f" finds {formatting.format_percent(sum(shares))}" if row else ""
+    return f" finds {format_percent(sum(shares))}" if row else ""
 
 
 def contract_levers(plan: Plan, base_row: Row, column: str) -> Iterator[CostLever]:

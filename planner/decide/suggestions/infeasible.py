@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import compress
 
@@ -17,7 +17,7 @@ from planner.optimize.exhaustive import without_assumed
 from planner.optimize.goals import Constraint
 from planner.optimize.problem import is_violated, judged_value
 from planner.optimize.result import SearchResult
-from planner.question.request import Request
+from planner.question.request import Request, Settings
 from planner.question.terms import glossary, remedies_of
 from planner.specs.training_workload import TrainingWorkload
 from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
@@ -136,7 +136,7 @@ def _make_suggestion(plan: Plan, option: str, **changes: object) -> _Suggestion:
     return _Suggestion(option=option, request=request, is_single=_is_single(plan))
 
 
-def _suggest_settings(plan: Plan, settings: Mapping[str, object]) -> _Suggestion:
+def _suggest_settings(plan: Plan, settings: Settings) -> _Suggestion:
     option = " with ".join(f"--set {name}={value}" for name, value in settings.items())
     fixed = {name: [value] for name, value in settings.items()}
     return _make_suggestion(plan, option, settings={**plan.request.settings, **fixed})

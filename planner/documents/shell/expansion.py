@@ -455,11 +455,9 @@ class Expander:
             return unknown_text(why_unknown(argument))
         result = changed_by_pattern(text, operator, pattern)
         shown = self._shown(Span(part.start, part.end))
-        return (
-            unknown_text(f"{shown} is not computed here")
-            if result is None
-            else computed_text(result)
-        )
+        if result is None:
+            return unknown_text(f"{shown} is not computed here")
+        return computed_text(result)
 
     def variable(self, part: Parameter) -> Variable | None:
         """Return the variable that a parameter names; a digit names an argument. None: not set."""
@@ -545,11 +543,9 @@ class Expander:
             return unknown_text(self.unset(part))
         if part.subscript in ("@", "*"):
             is_readable = not variable.unknown
-            return (
-                computed_text(str(len(variable.elements)))
-                if is_readable
-                else unknown_text(variable.unknown)
-            )
+            if is_readable:
+                return computed_text(str(len(variable.elements)))
+            return unknown_text(variable.unknown)
         pieces = self._subscripted(part, variable)
         text = text_of(pieces)
         return unknown_text(why_unknown(pieces)) if text is None else computed_text(str(len(text)))

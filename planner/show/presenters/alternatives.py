@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import format_count, format_parameter
 from planner.base.records import record
 from planner.optimize.result import SCALING_COLUMN as SCALING
 from planner.optimize.result_columns import RUNS
@@ -170,7 +170,7 @@ def alternatives_table(
         Cell(text=f"{mark}{text}", number=value, ends=ends_in(column, row))
         for row, value, text, mark in zip(rows, values, texts, marks, strict=True)
     ]
-    names = [formatting.format_parameter(row[axis]) for row in rows] if axis else []
+    names = [format_parameter(row[axis]) for row in rows] if axis else []
     plans = [
         _shorten(shortest_plan(report.workload, report.comparisons, row, axis), max_characters)
         for row in rows
@@ -220,7 +220,7 @@ def _shorten(text: str, max_characters: int | None) -> str:
 def _texts_in_unit(column: str, values: Sequence[float]) -> tuple[list[str], str]:
     """Return the values of a column as texts in one unit, and the unit; counts as integers."""
     if column == NUM_GPUS:
-        return [formatting.format_count(value) for value in values], ""
+        return [format_count(value) for value in values], ""
     return format_in_common_unit(column, values)
 
 
@@ -372,7 +372,7 @@ def _axis_changes(sign: int, axis: str, rows: Sequence[ResultRow]) -> list[str]:
     texts = []
     for index, row in enumerate(rows):
         change = _loss_text(sign, number_of(row, "loss")) if index else ""
-        texts.append(" ".join(filter(None, (formatting.format_parameter(row[axis]), change))))
+        texts.append(" ".join(filter(None, (format_parameter(row[axis]), change))))
     return texts
 
 
@@ -448,7 +448,7 @@ def compared_columns(
     ]  # fmt: skip
     scaling = [number_of(row, SCALING) for row in rows if SCALING in row]
     plans = [shortest_plan(workload, axes, row, axis) for row in rows]
-    values = [formatting.format_parameter(row[axis]) for row in rows]
+    values = [format_parameter(row[axis]) for row in rows]
     return [
         Column(axis, values, f"by {axis.replace('_', ' ')}", numeric=False),
         Column("plan", plans, "plan", numeric=False),
@@ -473,7 +473,7 @@ def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
     """Return the values that have no plan, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for value, reason in why:
-        reasons.setdefault(reason, []).append(formatting.format_parameter(value))
+        reasons.setdefault(reason, []).append(format_parameter(value))
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     return [
         f"no plan: {len(values)} ({reason}): {', '.join(values)}"

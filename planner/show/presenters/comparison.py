@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from planner.base import formatting
+from planner.base.formatting import format_large, format_parameter, join_words
+from planner.base.read_files import JsonObject
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.explain.plan_comparison import ComparedPlans, PredictedPlan
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.launch import MANIFEST
 from planner.layers.model import count_parameters
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.show.output_blocks import (
     BEST,
     GAP,
@@ -32,7 +33,7 @@ from planner.show.presenters.format_results import format_result, label, short_p
 from planner.show.presenters.infeasible import infeasible_reason, where
 from planner.show.presenters.plan_report import recommended_of
 from planner.show.presenters.spec_numbers import scalar_fields, spec_table
-from planner.show.reports import ComparedResult, Json, PlansReport, SpecsReport, made_report
+from planner.show.reports import ComparedResult, PlansReport, SpecsReport, made_report
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.build_request import OptionNamer, make_request
@@ -50,7 +51,7 @@ def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> It
     yield from plans_blocks(plans_report(comparison), is_full=is_full)
 
 
-def plans_report(comparison: ComparedPlans, manifest: Json | None = None) -> PlansReport:
+def plans_report(comparison: ComparedPlans, manifest: JsonObject | None = None) -> PlansReport:
     """Return the result of a comparison of plans."""
     return made_report({"manifest": manifest or {}, **comparison_dict(comparison)}, PlansReport)
 
@@ -112,7 +113,7 @@ def _settings_line(report: PlansReport) -> str:
     """Return the first settings that differ with the value of each plan, as text."""
     texts = []
     for name, values in [*report.settings.items()][:_SETTINGS]:
-        each = ["-" if v is None else formatting.format_parameter(v) for v in values]
+        each = ["-" if v is None else format_parameter(v) for v in values]
         texts.append(f"{name.replace('_', ' ')} {' | '.join(each)}")
     hidden = len(report.settings) - _SETTINGS
     texts += [f"{hidden} more (--full)"] if hidden > 0 else []
@@ -127,19 +128,16 @@ def verdicts(comparison: ComparedPlans) -> list[str]:
         if not columns:
             continue
         lines.append(
-            f"{LETTERS[index]} is best in "
-            f"{formatting.join_words([label(name) for name in columns])}."
+            f"{LETTERS[index]} is best in {join_words([label(name) for name in columns])}."
         )
     tied: dict[tuple[str, float], list[str]] = {}
     for result in comparison.results:
         if result.ties:
             factor = max(comparison.tie_factor(result.best, index) for index in result.ties)
-            group = formatting.join_words(
-                [LETTERS[index] for index in sorted((result.best, *result.ties))]
-            )
+            group = join_words([LETTERS[index] for index in sorted((result.best, *result.ties))])
             tied.setdefault((group, factor), []).append(label(result.name))
     lines += [
-        f"{group} are tied within x{factor:.2f} in {formatting.join_words(columns)}."
+        f"{group} are tied within x{factor:.2f} in {join_words(columns)}."
         for (group, factor), columns in tied.items()
     ]
     return lines or ["They do not differ."]
@@ -150,7 +148,7 @@ def settings_table(report: PlansReport, plans: Sequence[str]) -> Table:
     rows = [
         (
             name.replace("_", " "),
-            *("-" if v is None else formatting.format_parameter(v) for v in values),
+            *("-" if v is None else format_parameter(v) for v in values),
         )
         for name, values in report.settings.items()
     ]
@@ -323,16 +321,14 @@ def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[
     if kind is SpecKind.MODELS:
         model = catalogue.load_model(name)
         counted = count_parameters(model)
-        yield "parameters", formatting.format_large(counted.total)
-        yield "active parameters", formatting.format_large(counted.active)
-        yield from (
-            (field, formatting.format_parameter(value)) for field, value in scalar_fields(model)
-        )
+        yield "parameters", format_large(counted.total)
+        yield "active parameters", format_large(counted.active)
+        yield from ((field, format_parameter(value)) for field, value in scalar_fields(model))
         for number, group in enumerate(model.layer_groups, start=1):
             blocks = [part for part in (group, *group.mixers, group.feed_forward) if part]
             for block in blocks:
                 for field, value in scalar_fields(block):
-                    yield f"layers {number}: {field}", formatting.format_parameter(value)
+                    yield f"layers {number}: {field}", format_parameter(value)
         return
     path = catalogue.find(kind, name)
     table, _ = spec_table(kind, path, catalogue)
@@ -423,7 +419,7 @@ def file_and_row(text: str) -> tuple[Path, int | None]:
 
 def compared_plans(
     things: Sequence[ComparedThing],
-    answers: Mapping[str, object],
+    answers: Answers,
     read: Reading,
     option_name: OptionNamer = str,
 ) -> ComparedPlans:
@@ -452,7 +448,7 @@ def compared_plans(
     return ComparedPlans(predicted=predicted, missing=missing)
 
 
-def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object]) -> bool:
+def has_question(things: Sequence[ComparedThing], answers: Answers) -> bool:
     """Whether the plans for a question are compared (True), or only the numbers of specs."""
     kind = things[0].kind
     has_count = any(answers.get(name) is not None for name in ("num_gpus", "request_rate"))

@@ -4,12 +4,17 @@ and operators one by one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
+from planner.base.formatting import (
+    format_count,
+    format_parameter,
+    format_percent,
+    format_significant,
+)
+from planner.base.read_files import JsonObject
 from planner.base.units import GIB
 from planner.decide.explain.explanation import MEMORY, Explanation, RankedAssumption
 from planner.decide.explain.operators import KINDS, OperatorTimes, work_dict
@@ -549,7 +554,7 @@ def _terms_blocks(difference: Difference) -> Iterator[Block]:
 
 
 def _format_setting(value: object) -> str:
-    return "none" if value is None else formatting.format_parameter(value)
+    return "none" if value is None else format_parameter(value)
 
 
 def explain_plan(
@@ -575,7 +580,7 @@ def predict_plan(request: Request, burst: int | None = None, name: str = "") -> 
     return PredictedPlan(plan=plan, evaluation=evaluate(plan, burst), name=name)
 
 
-def explanation_dict(explained: Explanation, *, is_open: bool = False) -> dict[str, Any]:
+def explanation_dict(explained: Explanation, *, is_open: bool = False) -> JsonObject:
     """Return an explanation as a JSON object, with its first screen and its full report.
 
     ``is_open``: the plan is the one that a search recommends.
@@ -672,7 +677,7 @@ def _is_shown(name: str, values: Sequence[object]) -> bool:
 
 _BY_TYPE: dict[str, Callable[[float], str]] = {
     "second": format_seconds,
-    "share": formatting.format_percent,
+    "share": format_percent,
     "byte": lambda value: format_quantity(value, "byte"),
 }
 
@@ -685,5 +690,5 @@ def _cell(name: str, value: object) -> str:
     if term is not None and term.type in _BY_TYPE:
         return _BY_TYPE[term.type](number_or_nan(value))
     if isinstance(value, int):
-        return formatting.format_count(value)
-    return formatting.format_significant(value) if isinstance(value, float) else str(value)
+        return format_count(value)
+    return format_significant(value) if isinstance(value, float) else str(value)

@@ -11,8 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import (
+    format_count,
+    format_duration,
+    format_parameter,
+    format_significant,
+)
 from planner.base.units import DAY, GIB, HOUR, KILOWATT
 from planner.configurations.configuration_tables import IMPLIED_BY_OTHERS, PREFILL
 from planner.estimators.machine import Machine
@@ -51,7 +56,7 @@ def shortest_plan(workload: Workload, axes: Collection[str], row: Row, without: 
 
 def _where(axes: Collection[str], row: Row) -> list[str]:
     """Return texts of a row's hardware, limited to the columns in ``axes``."""
-    where = [formatting.format_parameter(row[name]) for name in axes if name in _HARDWARE_COLUMNS]
+    where = [format_parameter(row[name]) for name in axes if name in _HARDWARE_COLUMNS]
     if "num_gpus" not in axes:
         return where
     count = number_of(row, "num_gpus")
@@ -176,11 +181,11 @@ def ends_in(column: str, row: Row) -> Ends | None:
 def format_result(column: str, value: object, ends: Ends | None = None) -> str:
     """Return a value of a column as text with its unit and, in brackets, its interval."""
     if not isinstance(value, float | int) or isinstance(value, bool):
-        return formatting.format_parameter(value)
+        return format_parameter(value)
     if isinstance(value, int):
-        return formatting.format_count(value)
+        return format_count(value)
     if math.isinf(value) and column.endswith("_s"):
-        return formatting.format_duration(value)
+        return format_duration(value)
     if not math.isfinite(value):
         return "unknown: give --price" if column.endswith("_usd") else "-"
     scale, unit = _scale(column, value)
@@ -199,7 +204,7 @@ def number_of(row: Row, column: str) -> float:
 
 def number_cell(
     value: float,
-    format_number: Callable[[float], str] = formatting.format_count,
+    format_number: Callable[[float], str] = format_count,
     unknown: str = "-",
 ) -> Cell:
     """Return the cell of a number, with the number to sort by; ``unknown`` if it is not finite."""
@@ -218,7 +223,7 @@ def workload_of_row(row: Row) -> Workload:
 def number_cells(
     rows: Sequence[Row],
     column: str,
-    format_number: Callable[[float], str] = formatting.format_count,
+    format_number: Callable[[float], str] = format_count,
     unknown: str = "-",
     divisor: float = 1.0,
 ) -> list[Cell]:
@@ -267,9 +272,7 @@ def token_costs(costs: Mapping[str, float]) -> str:
     '0.19 in, 0.0045 cached, 1.44 out'
     """
     return ", ".join(
-        f"{cost:.2g} {_KINDS[kind]}"
-        if cost < 1
-        else f"{formatting.format_significant(cost)} {_KINDS[kind]}"
+        f"{cost:.2g} {_KINDS[kind]}" if cost < 1 else f"{format_significant(cost)} {_KINDS[kind]}"
         for kind, cost in costs.items()
         if math.isfinite(cost)
     )
@@ -285,8 +288,8 @@ def _number(column: str) -> Callable[[float], str]:
     if column.endswith(("_gib", "_utilization")):
         return lambda number: f"{number:,.1f}"
     if column.endswith("_usd"):
-        return lambda usd: f"{usd:.2g}" if 0 < usd < 0.01 else formatting.format_significant(usd)
-    return formatting.format_significant
+        return lambda usd: f"{usd:.2g}" if 0 < usd < 0.01 else format_significant(usd)
+    return format_significant
 
 
 def _scale(column: str, value: float) -> tuple[float, str]:
@@ -360,10 +363,8 @@ def format_host_memory(row: Row, machine: Machine) -> str:
     if "micro_batch_size" not in row or not row["host_memory_gib"]:
         return ""
     in_node = min(number_of(row, "num_gpus"), machine.cluster.gpus_per_node)
-    needed, capacity = (
-        number_of(row, "host_memory_gib") * in_node,
-        host_room(row, machine) * in_node / GIB,
-    )
+    needed = number_of(row, "host_memory_gib") * in_node
+    capacity = host_room(row, machine) * in_node / GIB
     if not np.isfinite(capacity):
         return f"{needed:,.1f} GiB of a node; give --host-memory to judge it"
     is_specified = machine.cluster.host_memory is not None
@@ -420,7 +421,7 @@ def first(array: ArrayLike) -> float:
 
 def format_gpu_hours(hours: float) -> str:
     """GPU-hours as text, without a fraction from 100 on."""
-    return formatting.format_count(hours) if hours >= 100 else formatting.format_significant(hours)
+    return format_count(hours) if hours >= 100 else format_significant(hours)
 
 
 def campaign_pairs(row: Row) -> dict[str, str]:

@@ -8,8 +8,15 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from planner.base import formatting
 from planner.base.csv_cells import number_of_row
+from planner.base.formatting import (
+    format_count,
+    format_duration,
+    format_gib,
+    format_large,
+    format_limit,
+    format_probability,
+)
 from planner.base.units import GIB
 from planner.confidence.intervals import MEDIAN
 from planner.configurations.configuration_tables import (
@@ -111,7 +118,7 @@ def omitted_lines(plan: Plan) -> list[str]:
     if tower is not None and not isinstance(work, RlWorkload):
         return tower_lines(model, work)
     size = model.omitted_parameters
-    size_text = f" (about {formatting.format_large(size)} parameters)" if size else ""
+    size_text = f" (about {format_large(size)} parameters)" if size else ""
     has_audio = model.audio_tower is not None and not isinstance(work, TrainingWorkload)
     left_out = [part for part in model.omitted_parts if not (has_audio and part == "audio encoder")]
     parts = " and ".join(f"the {part}" for part in left_out)
@@ -137,12 +144,12 @@ def where(plan: Plan) -> str:
     name = " and ".join([name, *sorted(others)])
     if not plan.counts:
         return name
-    return f"{' or '.join(formatting.format_count(n) for n in plan.counts)} x {name}"
+    return f"{' or '.join(format_count(n) for n in plan.counts)} x {name}"
 
 
 def _size(model: ModelSpec) -> str:
     """Return the number of parameters of a model as text, with multi-token prediction."""
-    parameters = f"{formatting.format_large(count_parameters(model).total)} parameters"
+    parameters = f"{format_large(count_parameters(model).total)} parameters"
     if model.mtp_num_layers:
         modules = "module" if model.mtp_num_layers == 1 else f"{model.mtp_num_layers} modules"
         parameters += f" with the {modules} of multi-token prediction"
@@ -154,18 +161,15 @@ def counts_blocks(report: SearchReport) -> Iterator[Block]:
     manifest, texts = report.manifest, report.rejection_texts
     evaluated, seconds = manifest["configurations_evaluated"], manifest["search_time_s"]
     yield Title(text=f"{report.workload.wording.noun}s".capitalize())
-    rate = formatting.format_large(evaluated / max(seconds, 1e-9))
+    rate = format_large(evaluated / max(seconds, 1e-9))
     rejected = sorted(manifest["rejected_by"].items(), key=lambda item: -item[1])
     rows = [
         (
-            formatting.format_count(evaluated),
-            f"evaluated in {formatting.format_duration(seconds)} ({rate} per second)",
+            format_count(evaluated),
+            f"evaluated in {format_duration(seconds)} ({rate} per second)",
         ),
-        (formatting.format_count(manifest["configurations_feasible"]), "feasible"),
-        *(
-            (formatting.format_count(n), f"rejected: {texts.get(name, name)}")
-            for name, n in rejected
-        ),
+        (format_count(manifest["configurations_feasible"]), "feasible"),
+        *((format_count(n), f"rejected: {texts.get(name, name)}") for name, n in rejected),
     ]
     yield text_table(("", ""), rows, text_columns=(1,))
 
@@ -178,7 +182,7 @@ def describe(problem: Problem, rejection: str) -> str:
     for constraint in problem.constraints:
         if constraint.name == rejection:
             side = "above" if constraint.sign > 0 else "below"
-            bound = formatting.format_limit(constraint.bound, constraint.unit)
+            bound = format_limit(constraint.bound, constraint.unit)
             return f"{rejection} {side} {bound}{constraint.format_confidence}"
     if rejection in (objective.name for objective in problem.objectives):
         return f"an objective is unknown, such as {rejection}"
@@ -228,19 +232,17 @@ def infeasible_message(
     """
     misses = {miss.rejection: miss for miss in result.nearest_misses}
     counts = sorted(result.rejected_by.items(), key=lambda item: -item[1])
-    width = max((len(formatting.format_count(number)) for _, number in counts), default=1)
+    width = max((len(format_count(number)) for _, number in counts), default=1)
     lines = [headline(plan, result)]
     for name, number in counts:
         sentence = _sentence(plan, result, misses.get(name), name, evaluation)
         number_first = (
-            ""
-            if result.configurations_evaluated == 1
-            else f"{formatting.format_count(number):>{width}}  "
+            "" if result.configurations_evaluated == 1 else f"{format_count(number):>{width}}  "
         )
         lines.append(wrap_sentence(sentence, "  " + number_first))
     if result.configurations_feasible:
         goals = " or ".join(objective.name for objective in plan.problem.objectives)
-        feasible = formatting.format_count(result.configurations_feasible)
+        feasible = format_count(result.configurations_feasible)
         lines.append(wrap_sentence(f"{feasible} fit, but their {goals} is unknown", "  "))
         return "\n".join(lines)
     if suggestions is None:
@@ -276,8 +278,8 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
     bound, value = limit_texts(miss, plan.problem)
     if miss.rejection == OUT_OF_HOST_MEMORY.name:
         if host_memory:
-            peak = formatting.format_gib(number_of_row(miss.row, "peak_memory_gib") * GIB)
-            of_usable = formatting.format_gib(miss.source.usable_memory(miss.row))
+            peak = format_gib(number_of_row(miss.row, "peak_memory_gib") * GIB)
+            of_usable = format_gib(miss.source.usable_memory(miss.row))
             needs = f"the fullest GPU needs {peak.removesuffix(' GiB')} of {of_usable}"
             return f"host memory {host_memory}; {needs}"
         return f"{describe(plan.problem, miss.rejection)}: {value} against {bound}"
@@ -289,10 +291,10 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
     usable, probability = miss.source.usable_memory(miss.row), fit_probability(miss.row)
     texts = []
     if math.isfinite(probability):
-        texts.append(f"{formatting.format_probability(probability)} likely to fit")
+        texts.append(f"{format_probability(probability)} likely to fit")
     if miss.value <= usable:
         texts.append(f"at this confidence {bound} are usable")
-    of_usable = f"{value.removesuffix(' GiB')} of {formatting.format_gib(usable)}"
+    of_usable = f"{value.removesuffix(' GiB')} of {format_gib(usable)}"
     notes = f" ({'; '.join(texts)})" if texts else ""
     return f"peak {of_usable} on the fullest GPU{notes}"
 
@@ -306,17 +308,17 @@ def _need_without_cache(miss: NearestMiss) -> str:
         number_of_row(miss.row, f"memory_{name}_gib") * GIB
         for name in ("weights", "adapters", "reserved", "activations")
     )
-    loaded, bound = weights + adapters + reserved, formatting.format_gib(miss.room)
+    loaded, bound = weights + adapters + reserved, format_gib(miss.room)
     if weights + adapters > miss.room:
-        need = f"weights need {formatting.format_gib(weights + adapters)}"
+        need = f"weights need {format_gib(weights + adapters)}"
         return f"{need}, the engine may use {bound}"
     if loaded > miss.room:
-        need = f"weights and reserved memory need {formatting.format_gib(loaded)}"
+        need = f"weights and reserved memory need {format_gib(loaded)}"
         return f"{need}, the engine may use {bound}"
     if loaded + activations <= miss.room:
         return ""
-    left = formatting.format_gib(miss.room - loaded)
-    need = f"activations of a step need {formatting.format_gib(activations)}, weights and reserved "
+    left = format_gib(miss.room - loaded)
+    need = f"activations of a step need {format_gib(activations)}, weights and reserved "
     if inputs.engine.memory.memory_share is MemoryShare.LOADED:
         return f"{need}memory leave {left} outside the cache, whose share is taken first"
     return f"{need}memory leave {left} of the {bound} that the engine may use"
@@ -332,10 +334,8 @@ def headline(plan: Plan, result: SearchResult) -> str:
     """Return the first line of `infeasible_message`: how many candidates, model and GPUs."""
     model_and_gpus = f"{plan.problem.inputs.model.name} on {where(plan)}"
     if result.configurations_evaluated != 1:
-        noun, number = (
-            plan.workload.wording.noun,
-            formatting.format_count(result.configurations_evaluated),
-        )
+        noun = plan.workload.wording.noun
+        number = format_count(result.configurations_evaluated)
         return f"No {noun} of {number} fits {model_and_gpus}."
     if result.nearest_misses:
         return f"The configuration does not fit {model_and_gpus}."
@@ -374,11 +374,9 @@ def _sentence(
             if result.configurations_evaluated == 1
             else f" (nearest: {wording.format_short(miss.row)})"
         )
-        peak, usable = (
-            float(str(miss.row["peak_memory_gib"])) * GIB,
-            miss.source.usable_memory(miss.row),
-        )
-        gpu_text = f"of a GPU {formatting.format_gib(peak)} against {formatting.format_gib(usable)}"
+        peak = float(str(miss.row["peak_memory_gib"])) * GIB
+        usable = miss.source.usable_memory(miss.row)
+        gpu_text = f"of a GPU {format_gib(peak)} against {format_gib(usable)}"
         return f"{text}: {host_memory}; {gpu_text}{nearest_text}"
     likelihood = format_fit(miss.row) if is_memory and not (room_text or is_host) else ""
     if result.configurations_evaluated == 1:
@@ -387,10 +385,7 @@ def _sentence(
             usable = miss.source.usable_memory(miss.row)
             lowered_bound = f" ({bound} at this confidence)" if miss.bound < usable else ""
             text = "out of memory"
-            against = (
-                f"peak {value} on the fullest GPU; {formatting.format_gib(usable)} "
-                f"usable{lowered_bound}"
-            )
+            against = f"peak {value} on the fullest GPU; {format_gib(usable)} usable{lowered_bound}"
         return f"{text}: {', '.join(filter(None, (against, likelihood, room_text)))}"
     limits = {limit.name: limit.format_confidence for limit in plan.problem.constraints}
     missed = f"miss {name} {bound}{limits.get(name, '')}"
@@ -415,7 +410,7 @@ def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
     units = {constraint.name: constraint.unit for constraint in problem.constraints}
     unit = units.get(miss.rejection, "byte")
     limit = miss.room if unit == "byte" else miss.bound
-    bound, value = formatting.format_limit(limit, unit), formatting.format_limit(miss.value, unit)
+    bound, value = format_limit(limit, unit), format_limit(miss.value, unit)
     if bound == value and unit == "byte":
         return f"{limit / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
     return bound, value

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from planner.base.atomic_write import write_atomically
+from planner.base.read_files import JsonObject
 from planner.base.version import __version__
 from planner.decide.assumptions import sensitive_assumptions
 from planner.optimize.problem import limit_rows, with_rate_limit
@@ -17,7 +17,7 @@ from planner.optimize.source import Candidates
 from planner.question.request import Request
 from planner.show.presenters.infeasible import question_lines
 from planner.show.presenters.load_check import load_line
-from planner.show.presenters.row_tables import RowFiles, plain_value, result_blocks
+from planner.show.presenters.row_tables import Manifest, RowFiles, plain_value, result_blocks
 from planner.show.presenters.workload_details import details_of
 from planner.workloads.make_plan import Plan
 from planner.workloads.saved_plan import SavedPlan, single_answers
@@ -33,7 +33,7 @@ def command_manifest(command: Sequence[str]) -> dict[str, object]:
     }
 
 
-def document_text(manifest: Mapping[str, object], **parts: object) -> str:
+def document_text(manifest: Manifest, **parts: object) -> str:
     """The text of a JSON object with a manifest and further parts."""
     document = {"manifest": manifest, **parts}
     return json.dumps(document, indent=1, default=plain_value, allow_nan=False) + "\n"
@@ -57,7 +57,7 @@ def plan_evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
     return {"basis": confidence.basis, "tie_factor": factor, **missing}
 
 
-def plan_limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
+def plan_limits(plan: Plan, candidates: Candidates) -> list[JsonObject]:
     """The limits of a question, and the probability that a plan keeps each."""
     constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
     return limit_rows(candidates, constraints)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import format_parameter
 from planner.base.units import GIB
 from planner.decide.explain.largest_fit import LargestFit, Methods
 from planner.errors import InfeasibleError
@@ -220,7 +220,7 @@ def _columns(methods: Methods, reasons: Sequence[str]) -> list[Column]:
     parameters = dict.fromkeys(name for method in methods.methods for name in method.values)
     result_columns = [name for name in (_PEAK, *_time_columns(methods)) if name in table]
     parameter_columns = [
-        _column(name, [formatting.format_parameter(v) for v in table[name]], table[name])
+        _column(name, [format_parameter(v) for v in table[name]], table[name])
         for name in parameters
     ]
     batch = ["-" if v is None else f"{v:,}" for v in table[methods.name]]

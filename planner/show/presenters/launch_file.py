@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import format_counted, format_gpus
 from planner.base.formatting import format_fit_probability as fits_text
 from planner.base.formatting import format_parameter as shown
 from planner.decide.explain.largest_fit import largest_length
@@ -317,7 +317,7 @@ def attempts_blocks(workload: str, attempts: Attempts, base_row: Row) -> Iterato
 def _attempts_lines(workload: str, attempts: Attempts, base_row: Row) -> Iterator[str]:
     """Yield what fits where no small change of the file does."""
     if attempts.tried:
-        count = formatting.format_counted(len(attempts.tried), "setting")
+        count = format_counted(len(attempts.tried), "setting")
         yield f"Tried {count}, alone and up to three together: none of them fits."
     else:
         yield "No setting that planner tries saves memory here."
@@ -340,7 +340,7 @@ def _attempts_lines(workload: str, attempts: Attempts, base_row: Row) -> Iterato
 def _gpus_lines(workload: str, gpus: MoreGpus, base_row: Row) -> Iterator[str]:
     """Yield the numbers of GPUs on which a plan fits, or the largest number tried."""
     for count, change in gpus.changes:
-        yield f"{formatting.format_gpus(count)} fit: {change_text(workload, change, base_row)}"
+        yield f"{format_gpus(count)} fit: {change_text(workload, change, base_row)}"
     if gpus.most and not gpus.changes:
         yield f"No number of these GPUs up to {gpus.most:,} fits."
 
@@ -367,10 +367,8 @@ def change_text(workload: str, change: Change, base_row: Row, words: str = "") -
         gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
     for name in _REQUEST_TIMES:
         if base_row.get(name) is not None and change.row.get(name) is not None:
-            after, before = (
-                format_result(name, change.row[name]),
-                format_result(name, base_row[name]),
-            )
+            after = format_result(name, change.row[name])
+            before = format_result(name, base_row[name])
             # A plan that does not run has no times.
             has_before = math.isfinite(change.gain) and not words
             instead = f" instead of {before}" if has_before else ""

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import FloatArray, IndexArray, first
 from planner.base.csv_cells import Row, number_of_row
+from planner.base.formatting import (
+    format_count,
+    format_duration,
+    format_percent,
+    format_probability,
+    format_significant,
+)
 from planner.base.records import record
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.optimize.problem import joint_probability, limit_probability, with_rate_limit
@@ -187,16 +193,14 @@ def start_pairs(row: Row, *, shortens: bool = False) -> dict[str, str]:
     pairs = {
         "weights": f"{weights:.2f} GiB",
         "KV cache": (
-            f"{number_of(row, 'kv_cache_size_gib'):.2f} GiB, "
-            f"{formatting.format_count(tokens)} tokens"
+            f"{number_of(row, 'kv_cache_size_gib'):.2f} GiB, {format_count(tokens)} tokens"
         ),
         "maximum concurrency": (
-            f"{max_requests:,.2f}x for {formatting.format_count(tokens / max_requests)} "
-            "tokens per request"
+            f"{max_requests:,.2f}x for {format_count(tokens / max_requests)} tokens per request"
         ),
     }
     if shortens and max_requests < 1:
-        longest = f"{formatting.format_count(tokens)} tokens, as the cache holds no more"
+        longest = f"{format_count(tokens)} tokens, as the cache holds no more"
         pairs["longest request"] = longest
     return pairs
 
@@ -224,18 +228,15 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
         )
     )
     likelihood = (
-        f" ({formatting.format_probability(probability)} likely)"
-        if math.isfinite(probability)
-        else ""
+        f" ({format_probability(probability)} likely)" if math.isfinite(probability) else ""
     )
-    in_flight = formatting.format_significant(number_of_row(row, "requests_in_flight"))
-    capacity_text = formatting.format_significant(number_of_row(row, "capacity_requests_per_s"))
+    in_flight = format_significant(number_of_row(row, "requests_in_flight"))
+    capacity_text = format_significant(number_of_row(row, "capacity_requests_per_s"))
     limits_text = " within the limits" if plan.problem.constraints else ""
     carries = (
         f"Serves {rate:g} requests/s{limits_text}{likelihood}; capacity {capacity_text} "
-        "requests/s. "
-        f"Times and costs are at {rate:g} requests/s, {in_flight} requests "
-        "in flight in each replica."
+        f"requests/s. Times and costs are at {rate:g} requests/s, {in_flight} requests in flight "
+        "in each replica."
     )
     lines = _room_line(candidates, row), _preempted_line(row), _end_line(plan, candidates, row)
     return _sentences(carries, *lines, _reuse_line(row))
@@ -255,16 +256,12 @@ def _reuse_line(row: Row) -> str:
     if row.get("cache_residence_s") is None:
         return ""
     texts = " and ".join(
-        f"{formatting.format_percent(share)} in {cache_name}"
-        for cache_name, share in hit_rates.items()
+        f"{format_percent(share)} in {cache_name}" for cache_name, share in hit_rates.items()
     )
-    residence = formatting.format_duration(number_of(row, "cache_residence_s"))
+    residence = format_duration(number_of(row, "cache_residence_s"))
     text = f"Of the prompts {texts or 'nothing'} cache is found; GPUs keep them for {residence}."
     if number_of(row, "cache_load_time_s"):
-        text += (
-            " Loading takes "
-            f"{formatting.format_duration(number_of(row, 'cache_load_time_s'))} a request."
-        )
+        text += f" Loading takes {format_duration(number_of(row, 'cache_load_time_s'))} a request."
     return text
 
 
@@ -281,16 +278,15 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
 
 def _beyond_line(plan: Plan, row: Row, rate: float) -> str:
     """Return a sentence on requests that arrive faster than the GPUs can answer."""
-    capacity_text = formatting.format_significant(number_of(row, "capacity_requests_per_s"))
+    capacity_text = format_significant(number_of(row, "capacity_requests_per_s"))
     number = plan.request.num_requests
     if number is None:
         return (
-            f"Overloaded: capacity {capacity_text} requests/s, load {rate:g}. The queue and "
-            "TTFT grow "
-            "without bound; give --num-requests for a load of a fixed number of requests."
+            f"Overloaded: capacity {capacity_text} requests/s, load {rate:g}. The queue and TTFT "
+            "grow without bound; give --num-requests for a load of a fixed number of requests."
         )
-    last = formatting.format_duration(number_of(row, "last_time_to_first_token_s"))
-    count = formatting.format_count(number)
+    last = format_duration(number_of(row, "last_time_to_first_token_s"))
+    count = format_count(number)
     if number <= number_of(row, "concurrency") * number_of(row, "replicas"):
         return (
             f"All {count} requests run at once, though they arrive faster than the GPUs answer for "
@@ -309,11 +305,10 @@ def _end_line(plan: Plan, candidates: Candidates, row: Row) -> str:
     if number is None or not math.isfinite(number_of(row, "makespan_s")):
         return ""
     seconds = number_of(row, "makespan_s")
-    tokens = formatting.format_significant(number * candidates.output_tokens / seconds)
+    tokens = format_significant(number * candidates.output_tokens / seconds)
     return (
-        f"All {formatting.format_count(number)} are answered after "
-        f"{formatting.format_duration(seconds)}: "
-        f"{formatting.format_significant(number / seconds)} requests/s, {tokens} output tokens/s."
+        f"All {format_count(number)} are answered after {format_duration(seconds)}: "
+        f"{format_significant(number / seconds)} requests/s, {tokens} output tokens/s."
     )
 
 
@@ -323,8 +318,8 @@ def _room_line(candidates: Candidates, row: Row) -> str:
         return ""
     capacity, concurrency = number_of(row, "most_sequences"), number_of(row, "concurrency")
     return (
-        f"The cache holds {formatting.format_count(capacity)} of "
-        f"{formatting.format_count(concurrency)} requests in each replica."
+        f"The cache holds {format_count(capacity)} of "
+        f"{format_count(concurrency)} requests in each replica."
     )
 
 
@@ -335,10 +330,8 @@ def _preempted_line(row: Row) -> str:
         return ""
     again = share * number_of(row, "utilization")
     return (
-        f"Up to {formatting.format_percent(share)} of the running requests are preempted as "
-        "lengths vary: "
-        f"computing them again takes {formatting.format_percent(again)} of the time, which is "
-        "not counted."
+        f"Up to {format_percent(share)} of the running requests are preempted as lengths vary: "
+        f"computing them again takes {format_percent(again)} of the time, which is not counted."
     )
 
 
@@ -353,7 +346,7 @@ def _front_end_line(candidates: Candidates) -> str:
     wait, step = first(served.phases.front_end_wait), served.phases.decode_step(served.decoding)
     if not wait > 0:
         return ""
-    share = formatting.format_percent(wait / max(first(step) - wait, wait / 100))
+    share = format_percent(wait / max(first(step) - wait, wait / 100))
     return (
         f"The API servers limit the rate: a step takes {share} longer. More of them "
         "(--api-servers) or fewer messages (--stream-interval) help."
@@ -370,9 +363,9 @@ def _waiting_line(row: Row) -> str:
     if not capacity < concurrency:
         return ""
     return (
-        f"The cache holds {formatting.format_count(capacity)} of "
-        f"{formatting.format_count(concurrency)} requests in each replica, the others queue: "
-        f"TTFT {formatting.format_duration(number_of(row, 'time_to_first_token_s'))}."
+        f"The cache holds {format_count(capacity)} of "
+        f"{format_count(concurrency)} requests in each replica, the others queue: "
+        f"TTFT {format_duration(number_of(row, 'time_to_first_token_s'))}."
     )
 
 
@@ -394,7 +387,7 @@ def replay_result(plan: Plan, candidates: Candidates) -> ReplayResult:
     ]
     notes = []
     if replay.hit_rates is not None:
-        predicted, seen = (formatting.format_percent(share) for share in replay.hit_rates)
+        predicted, seen = (format_percent(share) for share in replay.hit_rates)
         notes.append(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
     if differing := replay.differs(_SHOWN_DIFFERENCE):
         names = ", ".join(label(f"{name}_s") for name in differing)
@@ -414,9 +407,9 @@ def replay_blocks(replay: ReplayResult) -> Iterator[Block]:
     rows, previous = [], ""
     for row in replay.latencies:
         name = label(f"{row['latency']}_s")
-        times = [formatting.format_duration(number_of(row, head)) for head in heads]
+        times = [format_duration(number_of(row, head)) for head in heads]
         rows.append(("" if name == previous else name, str(row["source"]), *times))
         previous = name
-    yield make_lines(f"Replay of {formatting.format_count(replay.requests)} requests:")
+    yield make_lines(f"Replay of {format_count(replay.requests)} requests:")
     yield text_table(("", "", *heads), rows, text_columns=(0, 1))
     yield from (make_lines(note) for note in replay.notes)

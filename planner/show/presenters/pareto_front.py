@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -191,24 +191,24 @@ def _shown_rows(rows: Sequence[RankedRow], top: int, *, is_spread: bool) -> list
     return [row for n, row in enumerate(rows) if n in indexes or row.is_recommended]
 
 
-def percentile_limit_columns(plan: Plan, table: Mapping[str, object]) -> list[str]:
+def percentile_limit_columns(plan: Plan, table: Iterable[str]) -> list[str]:
     """The columns of limits on percentiles."""
     return percentile_columns([limit.name for limit in plan.problem.constraints], table)
 
 
-def percentile_columns(limits: Iterable[str], table: Mapping[str, object]) -> list[str]:
+def percentile_columns(limits: Iterable[str], table: Iterable[str]) -> list[str]:
     """The columns of limits on percentiles, by the names of limits."""
     names = {name for name in limits if parse_percentile(name)}
     return [column for column in table if (term := term_of_column(column)) and term.term in names]
 
 
-def plan_objective_column(plan: Plan, name: str, table: Mapping[str, object]) -> str:
+def plan_objective_column(plan: Plan, name: str, table: Iterable[str]) -> str:
     """The column of an objective: the workload's choice, or that of the term."""
     return objective_column(plan.workload.wording, plan.problem.axes, name, table)
 
 
 def objective_column(
-    wording: ResultWording, axes: Collection[str], name: str, table: Mapping[str, object]
+    wording: ResultWording, axes: Collection[str], name: str, table: Iterable[str]
 ) -> str:
     """Return the name of an objective's column for rows that vary along ``axes``."""
     chosen = wording.of_objective.get(name)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from planner.base import formatting
-from planner.base.csv_cells import Row
+from planner.base.csv_cells import Row, TypedRow
+from planner.base.formatting import EVEN_FIT, SURE_FIT, format_counted, format_probability
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.configurations.configuration_tables import ServingConfigurations
@@ -105,8 +105,8 @@ def format_verdict(plan: Plan, evaluation: Evaluation) -> str:
             condition = f"with the {assumption.name} {assumption.assumed}"
             return f"May not fit: {format_peak(plan, row)} {condition}; does not fit with {other}."
     probability = fit_probability(row)
-    verb = "May fit" if probability < formatting.SURE_FIT else "Fits"
-    if probability <= formatting.EVEN_FIT:
+    verb = "May fit" if probability < SURE_FIT else "Fits"
+    if probability <= EVEN_FIT:
         verb = "May not fit"
     return f"{verb}: {format_peak(plan, row)}."
 
@@ -120,10 +120,10 @@ def format_peak(plan: Plan, row: Row) -> str:
     probability = fit_probability(row)
     chance = ""
     if math.isfinite(probability):
-        likely = f"{formatting.format_probability(probability)} likely"
-        if probability <= formatting.EVEN_FIT:
+        likely = f"{format_probability(probability)} likely"
+        if probability <= EVEN_FIT:
             likely = f"{likely} to fit"
-        elif probability < formatting.SURE_FIT:
+        elif probability < SURE_FIT:
             likely = f"fits, {likely}"
         chance = f" ({likely})"
     return f"peak {number_of(row, 'peak_memory_gib'):,.1f} of {usable:,.1f} GiB{chance}"
@@ -301,7 +301,7 @@ def log_line(plan: Plan, row: Row) -> str:
     return f"Memory, GiB: {text}." if text else ""
 
 
-def lost_line(row: Mapping[str, Any]) -> str:
+def lost_line(row: TypedRow) -> str:
     """Return the shares of the step time lost to overheads, the largest first; "" without one."""
     step = row.get("step_time_s")
     if not step:
@@ -399,7 +399,7 @@ def assumed_line(report: PlanReport) -> str:
     summary = report.summary
     if not summary.assumed:
         return ""
-    count = formatting.format_counted(len(summary.assumed), "thing")
+    count = format_counted(len(summary.assumed), "thing")
     largest = f"; most depends on {summary.depends_on}" if summary.depends_on else ""
     return f"Assumed: {count} (--full){largest}."
 

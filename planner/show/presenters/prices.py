@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
 from planner.base.enums import Contract
+from planner.base.formatting import format_count, format_significant, format_usd
 from planner.base.units import DAY, HOUR, YEAR
 from planner.question.names import TERM_UTILIZATION
 from planner.question.terms import glossary
@@ -132,7 +132,7 @@ def commitment_lines(row: Row) -> list[str]:
     step, needed = number_of(row, "gpus_sold_together"), number_of(row, "num_gpus")
     lines = [*_contract_lines(row), *_currency_lines(row)]
     if step > 1 and needed % step:
-        paid = formatting.format_count(math.ceil(needed / step) * step)
+        paid = format_count(math.ceil(needed / step) * step)
         lines = [f"GPUs come in multiples of {step:g}: {paid} or more are charged", *lines]
     return lines
 
@@ -161,7 +161,7 @@ def token_cost_line(row: Row) -> str:
     ):
         rate = number_of(row, column)
         if math.isfinite(cost) and rate > 0:
-            million = formatting.format_significant(cost / HOUR / rate * _MILLION)
+            million = format_significant(cost / HOUR / rate * _MILLION)
             texts.append(f"{million} USD per million {noun}")
     return f"Cost: {'; '.join(texts)}" if texts else ""
 
@@ -201,7 +201,7 @@ def _contract_lines(row: Row) -> list[str]:
     used = signed - number_of(row, "unused_gpu_hours")
     gpus = max(round(used / (24 * number_of(row, "calendar_time_days"))), 1)
     terms = (
-        f"{format_result('outlay_usd', paid)} for {formatting.format_count(gpus)} GPUs for "
+        f"{format_result('outlay_usd', paid)} for {format_count(gpus)} GPUs for "
         f"{_format_term(signed / gpus / 24)}; the run uses {share(used / signed)} of the hours"
     )
     return [f"{verb}: {terms}, {_format_charge(row, signed, used)}{_format_break_even(row)}"]
@@ -228,10 +228,8 @@ def _format_charge(row: Row, signed: float, used: float) -> str:
     price, in_use = (
         number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
     )
-    full_cost, utilization = (
-        format_result("cost_usd", signed * price * in_use),
-        number_of(row, "charged_utilization"),
-    )
+    full_cost = format_result("cost_usd", signed * price * in_use)
+    utilization = number_of(row, "charged_utilization")
     if math.isnan(utilization):
         part = format_result("cost_usd", used * price)
         return (
@@ -279,10 +277,10 @@ def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> 
 
     The short form shows the cheapest, the median and the dearest offers that are not old.
     """
-    mix = f"{formatting.format_count(compared.input_tokens)} input"
+    mix = f"{format_count(compared.input_tokens)} input"
     if compared.cached_tokens:
-        mix += f" ({formatting.format_count(compared.cached_tokens)} cached)"
-    mix += f" and {formatting.format_count(compared.output_tokens)} output tokens a request"
+        mix += f" ({format_count(compared.cached_tokens)} cached)"
+    mix += f" and {format_count(compared.output_tokens)} output tokens a request"
     yield Title(text=f"Self-host or API: {mix}")
     for line in _deployment_lines(compared):
         yield make_lines(line)
@@ -304,34 +302,28 @@ def _deployment_lines(compared: ApiComparison) -> list[str]:
         f" ({_usd_per_thousand(low)} to {_usd_per_thousand(high)})" if math.isfinite(low) else ""
     )
     lines = [
-        f"Self-host: {formatting.format_usd(compared.cost_rate * HOUR)} per hour, busy or "
-        "not. At full "
-        f"load, {formatting.format_significant(compared.request_rate)} requests/s, "
-        f"{_usd_per_thousand(compared.cost)}"
-        f"{interval} USD per 1,000 requests; at half of it twice as much. "
-        f"A million tokens cost {token_costs(compared.token_costs)}."
+        f"Self-host: {format_usd(compared.cost_rate * HOUR)} per hour, busy or not. At full load, "
+        f"{format_significant(compared.request_rate)} requests/s, "
+        f"{_usd_per_thousand(compared.cost)}{interval} USD per 1,000 requests; at half of it twice "
+        f"as much. A million tokens cost {token_costs(compared.token_costs)}."
     ]
     lowest, highest = compared.cost_rate_range
     if lowest < highest:
-        lowest_text = formatting.format_usd(lowest * HOUR).removesuffix(" USD")
+        lowest_text = format_usd(lowest * HOUR).removesuffix(" USD")
         lowest_cost, highest_cost = (
             _usd_per_thousand(rate / compared.request_rate) for rate in (lowest, highest)
         )
         lines.append(
-            f"These GPUs are offered from {lowest_text} to "
-            f"{formatting.format_usd(highest * HOUR)} per hour: {lowest_cost} to "
-            f"{highest_cost} USD per 1,000 "
-            "requests."
+            f"These GPUs are offered from {lowest_text} to {format_usd(highest * HOUR)} per hour: "
+            f"{lowest_cost} to {highest_cost} USD per 1,000 requests."
         )
     rate = compared.requested_rate
     if rate is not None and rate < compared.request_rate:
         cost, offers = compared.cost_rate / rate, compared.current or compared.offers
         dearer = sum(offer.cost > cost for offer in offers)
         lines.append(
-            f"At the {formatting.format_significant(rate)} requests/s requested "
-            f"{_usd_per_thousand(cost)} USD "
-            "per 1,000 "
-            f"requests: less than {dearer} of {len(offers)} offers."
+            f"At the {format_significant(rate)} requests/s requested {_usd_per_thousand(cost)} USD "
+            f"per 1,000 requests: less than {dearer} of {len(offers)} offers."
         )
     return lines
 
@@ -409,20 +401,14 @@ def _is_charged_in_full(compared: ApiComparison, offer: Offer) -> bool:
 def _usd_per_thousand(cost: float) -> str:
     """USD of 1,000 requests from the USD of one request, as text."""
     thousand = cost * _THOUSAND
-    return f"{thousand:.3g}" if thousand < 1 else formatting.format_significant(thousand)
+    return f"{thousand:.3g}" if thousand < 1 else format_significant(thousand)
 
 
 def _rate(rate: float) -> str:
     """Return a break-even rate as text; ``never`` if infinite, ``-`` if unknown."""
     if math.isnan(rate):
         return "-"
-    return (
-        "never"
-        if math.isinf(rate)
-        else f"{rate:.3g}"
-        if rate < 1
-        else formatting.format_significant(rate)
-    )
+    return "never" if math.isinf(rate) else f"{rate:.3g}" if rate < 1 else format_significant(rate)
 
 
 def _share(share: float) -> str:

@@ -7,8 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import (
+    format_count,
+    format_duration,
+    format_percent,
+    format_rate,
+    format_significant,
+    format_usd,
+)
 from planner.base.units import HOUR
 from planner.decide.sizing.autoscaling import MAX_LATE_SHARE, SCALE_DOWN_DELAY
 from planner.decide.sizing.daily_schedule import DailySchedule
@@ -103,12 +110,12 @@ def choice_line(
     other = others[0]
     gain = 1 - first.total(change) / other.total(change)
     if gain < 0:
-        less = formatting.format_percent(1 - other.total(change) / first.total(change))
+        less = format_percent(1 - other.total(change) / first.total(change))
         return (
             f"{line}. To {other.kind} ({_name(other)}) costs {less} less, but takes "
             f"{_format_usd(_most_cash(other))} in one year, above the budget."
         )
-    less = "as much as" if gain < _TIE else f"{formatting.format_percent(gain)} less than"
+    less = "as much as" if gain < _TIE else f"{format_percent(gain)} less than"
     line += f", {less} to {other.kind} ({_name(other)})"
     if first.kind == PURCHASE and RENT in best:
         line += (
@@ -129,7 +136,7 @@ def budget_line(options: Sequence[PurchaseOption], budget: float) -> str:
     for kind, option in best_of_each_kind(options).items():
         most = _most_cash(option)
         share = most / budget - 1
-        relation = "within it" if share <= 0 else f"{formatting.format_percent(share)} above it"
+        relation = "within it" if share <= 0 else f"{format_percent(share)} above it"
         texts.append(f"{kind} {_format_usd(most)}, {relation}")
     if not texts:
         return ""
@@ -185,12 +192,12 @@ def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
 def _use_line(option: PurchaseOption) -> str:
     """Return the assumption on the hours in which GPUs are needed."""
     if option.use < 1:
-        share = formatting.format_percent(option.use)
+        share = format_percent(option.use)
         return (
             f"One run a year, for {YEARS} years: rented GPUs are paid for {share} of the hours, "
             "reserved and owned ones for all."
         )
-    hours = formatting.format_count(HOURS_PER_YEAR)
+    hours = format_count(HOURS_PER_YEAR)
     return (
         f"The GPUs are in use all {hours} hours of a year; the load and the number of GPUs stay "
         f"the same for {YEARS} years."
@@ -198,10 +205,10 @@ def _use_line(option: PurchaseOption) -> str:
 
 
 def _name(option: PurchaseOption) -> str:
-    name = f"{formatting.format_count(option.num_gpus)} x {option.gpu} {option.contract}"
+    name = f"{format_count(option.num_gpus)} x {option.gpu} {option.contract}"
     if not option.hourly_gpus:
         return name
-    return f"{name} and {formatting.format_significant(option.hourly_gpus)} by the hour in the mean"
+    return f"{name} and {format_significant(option.hourly_gpus)} by the hour in the mean"
 
 
 def _format_usd(amount: float) -> str:
@@ -269,9 +276,9 @@ def options_chart(
 
 def _count_cell(option: PurchaseOption) -> Cell:
     """Return the GPUs that are paid all hours, plus those by the hour in the mean."""
-    text = formatting.format_count(option.num_gpus)
+    text = format_count(option.num_gpus)
     if option.hourly_gpus:
-        text += f" + {formatting.format_significant(option.hourly_gpus)}"
+        text += f" + {format_significant(option.hourly_gpus)}"
     return Cell(text=text, number=option.mean_gpus)
 
 
@@ -293,7 +300,7 @@ def _break_even(best: Mapping[str, PurchaseOption]) -> Iterator[Block]:
                 kind,
                 f"{even:.2f}",
                 f"{100 * change:+.0f} %",
-                formatting.format_percent(use) if is_possible else "never",
+                format_percent(use) if is_possible else "never",
                 *([f"{runs:.1f}" if is_possible else "never"] if rent.use < 1 else []),
             ]
         )
@@ -384,7 +391,7 @@ def _prices_table(options: Sequence[PurchaseOption]) -> Table:
             _count_cell(option),
             f"{option.price:.2f}",
             f"{option.low:.2f} to {option.high:.2f}",
-            formatting.format_count(option.offers) if math.isfinite(option.offers) else "-",
+            format_count(option.offers) if math.isfinite(option.offers) else "-",
             option.date or "-",
             option.basis or _offer_basis(option.offers),
             option.doubts or "-",
@@ -489,7 +496,7 @@ def days_table(rows: Rows) -> Table:
                 ("at_peak", "cost_at_peak_usd", "peak held, /day"),
             )
         ),
-        Column("utilization", number_cells(rows, "utilization", formatting.format_percent), "used"),
+        Column("utilization", number_cells(rows, "utilization", format_percent), "used"),
         Column("plan", [str(row["plan"]) for row in rows], numeric=False),
     ]
     return fit_table(columns, lambda name: _SECONDARY.get(name, 0), [BEST])
@@ -503,9 +510,7 @@ def day_lines(day: DailySchedule) -> list[str]:
     terms = day.terms
     if math.isnan(day.cost):
         return [f"The price of {day.gpu} is unknown: give --price."]
-    rates = [
-        f"{formatting.format_usd(price * HOUR)} an hour" for price in (terms.base, terms.hourly)
-    ]
+    rates = [f"{format_usd(price * HOUR)} an hour" for price in (terms.base, terms.hourly)]
     if not day.base and terms.base_contract != terms.hourly_contract:
         lines = [
             f"None is held all day: {terms.base_contract} is {rates[0]}, {terms.hourly_contract} "
@@ -518,21 +523,19 @@ def day_lines(day: DailySchedule) -> list[str]:
         beyond = day.gpu_hours - 24 * day.base
         lines = [
             f"Held all day: {day.base} GPUs {terms.base_contract} at {rates[0]}, "
-            f"{formatting.format_count(day.base_cost)} USD a day, needed "
-            f"{formatting.format_percent(day.base_utilization)} "
-            f"of the time; beyond them {formatting.format_count(beyond)} GPU-hours "
-            f"{terms.hourly_contract} at "
-            f"{rates[1]}, {formatting.format_count(day.cost - day.base_cost)} USD a day."
+            f"{format_count(day.base_cost)} USD a day, needed "
+            f"{format_percent(day.base_utilization)} of the time; beyond them "
+            f"{format_count(beyond)} GPU-hours {terms.hourly_contract} at {rates[1]}, "
+            f"{format_count(day.cost - day.base_cost)} USD a day."
         ]
         if math.isfinite(day.commitment_cost):
             lines.append(
-                f"Signed for the term of {terms.base_contract}: "
-                f"{formatting.format_usd(day.commitment_cost)}."
+                f"Signed for the term of {terms.base_contract}: {format_usd(day.commitment_cost)}."
             )
     saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
     if saved > 0:
         lines.append(
-            f"That is {formatting.format_percent(saved)} less than {day.peak.num_gpus} GPUs all "
+            f"That is {format_percent(saved)} less than {day.peak.num_gpus} GPUs all "
             "day at the lower price."
         )
     return [*lines, _start_line(day)]
@@ -543,34 +546,28 @@ def _start_line(day: DailySchedule) -> str:
     if not day.startup_time:
         return "GPUs start in no time here: --startup-time counts it."
     line = (
-        f"Starting GPUs {formatting.format_duration(day.startup_time)} early by a schedule costs "
-        f"{formatting.format_significant(day.starting_hours)} GPU-hours a day."
+        f"Starting GPUs {format_duration(day.startup_time)} early by a schedule costs "
+        f"{format_significant(day.starting_hours)} GPU-hours a day."
     )
     without_spare, with_spare = day.autoscaled[0], day.with_spare
     line += (
-        f" An autoscaler that keeps GPUs for {formatting.format_duration(SCALE_DOWN_DELAY)} "
-        "after the load "
-        f"falls takes {formatting.format_count(without_spare.gpu_hours)} GPU-hours: "
+        f" An autoscaler that keeps GPUs for {format_duration(SCALE_DOWN_DELAY)} after the load "
+        f"falls takes {format_count(without_spare.gpu_hours)} GPU-hours: "
     )
     if not without_spare.late:
         return f"{line}no request is late."
     line += (
-        f"{formatting.format_percent(without_spare.late)} of the requests are late, at most "
-        f"{formatting.format_count(without_spare.longest)} wait at once; "
+        f"{format_percent(without_spare.late)} of the requests are late, at most "
+        f"{format_count(without_spare.longest)} wait at once; "
     )
     if with_spare is None:
-        return (
-            f"{line}no spare capacity makes it less than "
-            f"{formatting.format_percent(MAX_LATE_SHARE)}."
-        )
+        return f"{line}no spare capacity makes it less than {format_percent(MAX_LATE_SHARE)}."
     if with_spare is without_spare:
         return f"{line}it needs no spare capacity."
     return (
-        f"{line}with {formatting.format_percent(with_spare.spare)} spare capacity "
-        f"{formatting.format_percent(with_spare.late)} are late, at "
-        f"{formatting.format_count(with_spare.gpu_hours)} GPU-hours. The GPUs of the peak all "
-        "day take "
-        f"{formatting.format_count(24 * day.peak.num_gpus)}."
+        f"{line}with {format_percent(with_spare.spare)} spare capacity "
+        f"{format_percent(with_spare.late)} are late, at {format_count(with_spare.gpu_hours)} "
+        f"GPU-hours. The GPUs of the peak all day take {format_count(24 * day.peak.num_gpus)}."
     )
 
 
@@ -590,7 +587,7 @@ def scaled_rows(day: DailySchedule) -> list[dict[str, float | None]]:
 
 def scaled_table(rows: Rows) -> Table:
     """Return a table of an autoscaler's results by spare capacity, from `scaled_rows`."""
-    percent = formatting.format_percent
+    percent = format_percent
     columns = [
         Column("spare_share", number_cells(rows, "spare_share", percent), "spare"),
         Column("gpu_hours", number_cells(rows, "gpu_hours"), "GPU-hours"),
@@ -618,6 +615,6 @@ def hour_columns(rows: Rows) -> list[Column]:
         Column("by the hour", number_cells(rows, "on_demand_gpus")),
         Column(
             "capacity",
-            number_cells(rows, "requests_per_s", formatting.format_rate),
+            number_cells(rows, "requests_per_s", format_rate),
         ),
     ]

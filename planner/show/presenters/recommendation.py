@@ -8,8 +8,14 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import (
+    format_count,
+    format_counted,
+    format_fit_probability,
+    format_large,
+    format_probability,
+)
 from planner.decide.assumptions import SensitiveAssumption
 from planner.optimize.result_columns import COLUMNS_BY_ERROR, RUNS
 from planner.question.names import GPU, LIMITS_PROBABILITY
@@ -79,7 +85,7 @@ def assumed_count_line(
     The ``hidden`` inputs do not count.
     """
     number = len({*defaults} - {*hidden})
-    texts = [f"Assumed: {formatting.format_counted(number, 'thing')}"] if number else []
+    texts = [f"Assumed: {format_counted(number, 'thing')}"] if number else []
     return f"{'; '.join([*texts, *more])} (--full)." if texts or more else ""
 
 
@@ -151,7 +157,7 @@ def batch_text(row: Row) -> str:
     if "sequence_length" not in row or "global_batch_size" not in row or "train_gpus" in row:
         return ""
     sequences, tokens = number_of(row, "global_batch_size"), number_of(row, "sequence_length")
-    return f"batch {formatting.format_count(sequences)} x {formatting.format_count(tokens)} tokens"
+    return f"batch {format_count(sequences)} x {format_count(tokens)} tokens"
 
 
 def question_texts(report: SearchReport, *, has_price: bool = True) -> list[str]:
@@ -163,7 +169,7 @@ def question_texts(report: SearchReport, *, has_price: bool = True) -> list[str]
     if batch := batch_text(row):
         work.append(batch)
         if number_of(row, "total_tokens") > 0:
-            work.append(f"{formatting.format_large(row['total_tokens'])} tokens")
+            work.append(f"{format_large(row['total_tokens'])} tokens")
     price = price_text(row) if has_price and GPU not in report.comparisons else ""
     title = f"{verb} {SIZE_OF.sub('', title)}"
     if not work:
@@ -198,7 +204,7 @@ def plan_title(report: SearchReport, row: Row) -> str:
     software = [name for name in terms_about("software") if row.get(name)]
     names = dict.fromkeys([*report.comparisons, *software])
     question = " ".join(map(str, report.manifest.get("question") or ()))
-    count = formatting.format_count(number_of(row, "num_gpus"))
+    count = format_count(number_of(row, "num_gpus"))
     if "num_gpus" not in names and f"{count} x " not in question:
         names = dict.fromkeys(["num_gpus", *names])
     return ", ".join(
@@ -306,8 +312,7 @@ def _compared_result(column: str, row: Row, other: Row, *, has_ends: bool = True
 def surer_line(options: Mapping[str, float]) -> str:
     """Return options with a higher probability to fit in memory; "" if there are none."""
     texts = [
-        f"{option} ({formatting.format_probability(chance)} likely)"
-        for option, chance in options.items()
+        f"{option} ({format_probability(chance)} likely)" for option, chance in options.items()
     ]
     return f"Surer to fit: {', or '.join(texts)}." if texts else ""
 
@@ -317,7 +322,7 @@ def faster_option_lines(report: SearchReport) -> Iterator[str]:
     for other in report.faster_options:
         result = f"{label(other.column)} {format_result(other.column, other.value)}"
         chance = other.fit_probability
-        fits = "" if chance is None else f"; {formatting.format_fit_probability(chance)}"
+        fits = "" if chance is None else f"; {format_fit_probability(chance)}"
         option = f"--{other.lever} {other.other}"
         if other.lever not in ("precision", "engine"):
             option = f"--set {other.lever}={other.other}"
@@ -341,7 +346,7 @@ def surer_plan_line(report: SearchReport) -> str:
         return ""
     sign = 1 if is_lower_better(report) else -1
     other = min(surer, key=lambda plan: sign * number_of(plan, goals[0]))
-    chance = formatting.format_probability(number_of(other, LIMITS_PROBABILITY))
+    chance = format_probability(number_of(other, LIMITS_PROBABILITY))
     result = _compared_result(goals[0], row, other, has_ends=False)
     return f"Surer: {plan_title(report, other)}: {chance} likely to keep the limits; {result}"
 
@@ -392,10 +397,10 @@ def better_lines(report: SearchReport) -> list[str]:
         gpu = "this GPU" if other["gpu"] == row["gpu"] else other["gpu"]
         texts.append(f"no run on {gpu}")
     if number_of(other, _FITS) < min(_LIKELY, number_of(row, _FITS)):
-        chance = formatting.format_probability(number_of(other, _FITS))
+        chance = format_probability(number_of(other, _FITS))
         texts.append(f"{chance} likely to fit")
     if number_of(other, LIMITS_PROBABILITY) < number_of(row, LIMITS_PROBABILITY):
-        chance = formatting.format_probability(number_of(other, LIMITS_PROBABILITY))
+        chance = format_probability(number_of(other, LIMITS_PROBABILITY))
         texts.append(f"{chance} likely to keep the limits")
     if len(texts) == 1 and _has_worse_end(report, other):
         texts.append("worse at the bad end of its range")

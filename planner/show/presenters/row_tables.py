@@ -9,16 +9,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePath
 from types import NoneType
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base import formatting
 from planner.base.arrays import FloatArray, rank_values
 from planner.base.atomic_write import is_device, manifest_path, write_atomically
 from planner.base.csv_cells import Row, Value
-from planner.base.formatting import printable
+from planner.base.formatting import (
+    format_count,
+    format_parameter,
+    format_probability,
+    format_significant,
+    printable,
+)
 from planner.base.units import to_si
 from planner.confidence.intervals import probability_below
 from planner.optimize.goals import Constraint
@@ -40,6 +45,9 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Workload
 
 Rows = Sequence[Row]
+
+Manifest: TypeAlias = Mapping[str, object]
+"""What made a result: version, command, question, defaults and digests of specs."""
 
 MOST_ROWS = 1000
 """Maximum rows of a table on a page: few browsers can sort more."""
@@ -105,10 +113,8 @@ def make_table(
     all_notes = [*notes]
     if len(rows) > MOST_ROWS:
         all_notes.append(
-            f"The first {formatting.format_count(MOST_ROWS)} of "
-            f"{formatting.format_count(len(rows))} "
-            "rows; the file of the "
-            "result has all."
+            f"The first {format_count(MOST_ROWS)} of {format_count(len(rows))} rows; the file of "
+            "the result has all."
         )
         rows, marked = rows[:MOST_ROWS], marked[:MOST_ROWS]
     shown = [
@@ -200,21 +206,21 @@ def _scale_of(name: str) -> float:
 def _cell(name: str, value: object) -> str:
     """Return a value of the column ``name`` as text without unit; ``-`` if it is not finite."""
     if not isinstance(value, float):
-        text = formatting.format_parameter(value)
+        text = format_parameter(value)
         return SHORT_WORDS.get(text, text)
     if not math.isfinite(value):
         return "-"
     if name == _UTILIZATION:
         return f"{100 * value:.1f}%"
     if name == _FITS:
-        return formatting.format_probability(value)
+        return format_probability(value)
     if name == "cost_usd":
-        return formatting.format_count(value)
+        return format_count(value)
     if name.endswith("_usd") and 0 < value < 0.01:
         return f"{value:.2g}"
     if name == "peak_memory_gib":
         return f"{value:.1f}"
-    return formatting.format_significant(_scale_of(name) * value)
+    return format_significant(_scale_of(name) * value)
 
 
 def _rank(name: str, goals: Iterable[str]) -> int:
@@ -254,7 +260,7 @@ def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
     return {**table, LIMITS_PROBABILITY: joint_probability(probabilities)}
 
 
-def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | None:
+def _chances(table: Columns, limit: Constraint) -> FloatArray | None:
     """Return the probability that each row keeps a limit; None without published errors."""
     column = _column(table, limit.name)
     if column is None:
@@ -283,7 +289,7 @@ def _column(table: Iterable[str], name: str) -> str | None:
 
 
 def _ends(
-    table: Mapping[str, object], name: str, column: str, values: FloatArray
+    table: Columns, name: str, column: str, values: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """Return the lower and upper ends of a column's 90 % intervals; None if unknown.
 
@@ -302,7 +308,7 @@ def _ends(
     return None if factors is None else (values * factors[0], values * factors[1])
 
 
-def _ends_of_mean(table: Mapping[str, object], column: str) -> tuple[FloatArray, FloatArray] | None:
+def _ends_of_mean(table: Columns, column: str) -> tuple[FloatArray, FloatArray] | None:
     """Return the ends of a column's intervals divided by its values; None if it has none."""
     names = ends_of(column)
     if column not in table or not all(name in table for name in names):
@@ -373,7 +379,7 @@ class RowFiles:
             self._json.write("{" + "},\n{".join(rows) + "}")
         self._empty = False
 
-    def finish(self, manifest: Mapping[str, object], **more: object) -> None:
+    def finish(self, manifest: Manifest, **more: object) -> None:
         """Write the manifest; the JSON object, with or without rows, has ``more``."""
         if self._manifest is not None:
             self._manifest.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
@@ -514,11 +520,9 @@ def texts(values: Any, cell: CellFormat, prefix: str = "") -> list[str]:
     if len(kinds - {type(None)}) > 1 or float in kinds:  # 1, 1.0 and True are equal
         return [prefix + cell(value) for value in values]
     text_by_value = {value: prefix + cell(value) for value in set(values)}
-    return (
-        [text_by_value[value] for value in values]
-        if len(text_by_value) > 1
-        else [*text_by_value.values()] * len(values)
-    )
+    if len(text_by_value) > 1:
+        return [text_by_value[value] for value in values]
+    return [*text_by_value.values()] * len(values)
 
 
 def _array_texts(values: AnyArray, cell: CellFormat, prefix: str) -> list[str]:

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import format_count, format_counted, format_parameter
 from planner.base.units import GIB
 from planner.decide.fitting import options_that_raise_fit_probability
 from planner.decide.suggestions.changes import faster_options
@@ -103,9 +103,8 @@ def interrupted_message(plan: Plan, result: SearchResult) -> str:
     """Return a sentence on how many configurations an interrupted search has evaluated."""
     done, total = result.configurations_evaluated, plan.problem.num_rows
     return (
-        f"Interrupted after {formatting.format_count(done)} of {formatting.format_count(total)} "
-        "configurations: "
-        "the others may include better ones."
+        f"Interrupted after {format_count(done)} of {format_count(total)} configurations: the "
+        "others may include better ones."
     )
 
 
@@ -226,8 +225,8 @@ def _closing_blocks(report: SearchReport, num_hidden: int, lines: Sequence[str])
     command = str(report.manifest.get("command") or "")
     number = front_size(report)
     more = [
-        formatting.format_counted(num_hidden, "more alternative") if num_hidden else "",
-        f"{formatting.format_counted(number, 'plan')} on the front" if number > 1 else "",
+        format_counted(num_hidden, "more alternative") if num_hidden else "",
+        f"{format_counted(number, 'plan')} on the front" if number > 1 else "",
     ]
     hidden = {"space", *report.comparisons}
     assumed = assumed_count_line(
@@ -333,18 +332,16 @@ def starting_plan_line(plan: Plan, row: Row, starting_row: Row, rejected: str) -
         return name
     difference = abs(current / better - 1)
     text = f"{label(column)} {format_result(column, starting_row[column])}"
-    return (
-        f"{name}; {text}, {share(difference)} worse"
-        if difference >= _MIN_DIFFERENCE
-        else f"{name}; {text}, the same"
-    )
+    if difference >= _MIN_DIFFERENCE:
+        return f"{name}; {text}, {share(difference)} worse"
+    return f"{name}; {text}, the same"
 
 
 def unchanged_settings_line(plan: Plan, starting_row: Row) -> str:
     """Return a line on the user's settings that affect learning; "" if there are none."""
     names = terms_about("learning_setting", plan.workload.name)
     fixed = [name for name in names if plan.request.settings.get(name) == starting_row[name]]
-    text = ", ".join(f"{name} {formatting.format_parameter(starting_row[name])}" for name in fixed)
+    text = ", ".join(f"{name} {format_parameter(starting_row[name])}" for name in fixed)
     return f"Not changed, since it affects learning: {text}; --set tries others." if text else ""
 
 

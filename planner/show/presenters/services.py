@@ -8,8 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.formatting import (
+    format_count,
+    format_counted,
+    format_kw,
+    format_large,
+    format_percent,
+    format_significant,
+    format_usd,
+)
 from planner.base.units import HOUR, KILOWATT, YEAR
 from planner.decide.sizing.length_pools import ALL_PROMPTS, LengthPools
 from planner.decide.sizing.purchase import (
@@ -142,34 +150,27 @@ def placement_tables(report: SizeReport, *, has_pools: bool = True) -> Iterator[
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
     """Return sentences on the GPUs and the cost of all services that share them."""
-    pools = ", ".join(
-        f"{formatting.format_count(pool.peak_gpus)} {pool.gpu}" for pool in fleet.pools
-    )
+    pools = ", ".join(f"{format_count(pool.peak_gpus)} {pool.gpu}" for pool in fleet.pools)
     num_jobs = sum(placement.hours_per_day is not None for placement in fleet.placements)
     lines = [f"{counted_services(len(fleet.placements) - num_jobs, num_jobs)} on {pools}"]
     lines += _cost_line(fleet)
     for pool in fleet.pools:
         if pool.of_peaks > pool.peak_gpus:
             lines.append(
-                f"{pool.gpu}: the peaks of its services add up to "
-                f"{formatting.format_count(pool.of_peaks)} "
-                f"GPUs, {formatting.format_count(pool.peak_gpus)} are needed at once."
+                f"{pool.gpu}: the peaks of its services add up to {format_count(pool.of_peaks)} "
+                f"GPUs, {format_count(pool.peak_gpus)} are needed at once."
             )
     others = sorted(fleet.of_one_type.items(), key=lambda placement: placement[1])
     if len(others) > 1:
-        costs = ", ".join(
-            f"{gpu} {formatting.format_count(cost)} USD" for gpu, cost in others[:_MOST_TYPES]
-        )
+        costs = ", ".join(f"{gpu} {format_count(cost)} USD" for gpu, cost in others[:_MOST_TYPES])
         lines.append(f"All on one type, whatever its stock: {costs} a day.")
     lines += _too_much_power(fleet)
     for pool in fleet.pools:
         if pool.held and pool.terms.base_contract != pool.terms.hourly_contract:
             lines.append(
-                f"{pool.gpu}: {formatting.format_count(pool.held)} held all day "
-                f"{pool.terms.base_contract} at "
-                f"{formatting.format_usd(pool.terms.base * HOUR)} an hour, beyond them "
-                f"{pool.terms.hourly_contract} at "
-                f"{formatting.format_usd(pool.terms.hourly * HOUR)}."
+                f"{pool.gpu}: {format_count(pool.held)} held all day {pool.terms.base_contract} at "
+                f"{format_usd(pool.terms.base * HOUR)} an hour, beyond them "
+                f"{pool.terms.hourly_contract} at {format_usd(pool.terms.hourly * HOUR)}."
             )
     for placement in fleet.placements:
         finite_costs = {
@@ -179,9 +180,8 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
         if best not in placement.gpus:
             lines.append(
                 f"{placement.service.name}: without other services {best} would be cheaper, "
-                f"{formatting.format_count(finite_costs[best])} USD a day; others use it, or "
-                "its stock is "
-                "too small."
+                f"{format_count(finite_costs[best])} USD a day; others use it, or its stock is too "
+                "small."
             )
     if not fleet.is_proven:
         lines.append("Not every division was tried: another may cost less.")
@@ -190,21 +190,21 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
 
 def counted_services(num_services: int, num_jobs: int) -> str:
     """Return the numbers of services and jobs as text."""
-    text = formatting.format_counted(num_services, "service")
-    return f"{text} and {formatting.format_counted(num_jobs, 'job')}" if num_jobs else text
+    text = format_counted(num_services, "service")
+    return f"{text} and {format_counted(num_jobs, 'job')}" if num_jobs else text
 
 
 def _cost_line(fleet: SharedFleet) -> Iterator[str]:
     """Yield the cost of a day and of a month, and the power at the peak, where known."""
     parts = []
     if math.isfinite(fleet.cost):
-        cost, month = map(formatting.format_count, (fleet.cost, fleet.cost_per_month))
+        cost, month = map(format_count, (fleet.cost, fleet.cost_per_month))
         parts.append(f"{cost} USD a day, {month} a month")
     if math.isfinite(fleet.power_kw):
         limit = ""
         if math.isfinite(fleet.power_limit_kw):
-            limit = f" of {formatting.format_kw(KILOWATT * fleet.power_limit_kw)}"
-        parts.append(f"{formatting.format_kw(KILOWATT * fleet.power_kw)}{limit} at the peak")
+            limit = f" of {format_kw(KILOWATT * fleet.power_limit_kw)}"
+        parts.append(f"{format_kw(KILOWATT * fleet.power_kw)}{limit} at the peak")
     if parts:
         yield f"{'; '.join(parts)}."
 
@@ -213,8 +213,8 @@ def _too_much_power(fleet: SharedFleet) -> Iterator[str]:
     """Yield the GPU types that exceed the limit of the power if everything runs on them."""
     for gpu, pool in fleet.on_one_type.items():
         if pool.power_kw > fleet.power_limit_kw:
-            drawn = formatting.format_kw(KILOWATT * pool.power_kw)
-            more = formatting.format_percent(pool.power_kw / fleet.power_limit_kw - 1)
+            drawn = format_kw(KILOWATT * pool.power_kw)
+            more = format_percent(pool.power_kw / fleet.power_limit_kw - 1)
             yield f"All on {gpu} would draw {drawn}, {more} above the limit."
 
 
@@ -232,14 +232,14 @@ def placed_columns(rows: Rows) -> list[Column]:
         for workload in [workload_of_row(row)]
     ]
     hours = [7 * number_of(row, "hours_per_day") for row in placed]
-    cells = [number_cell(hour, formatting.format_significant, "-") for hour in hours]
+    cells = [number_cell(hour, format_significant, "-") for hour in hours]
     job_columns = [Column("hours", cells, "job hours /week")]
     return [
         Column("service", [str(row["service"]) for row in placed], numeric=False),
         Column("model", [str(row["model"]) for row in placed], numeric=False),
         Column(
             "peak",
-            number_cells(placed, _PEAK, formatting.format_significant),
+            number_cells(placed, _PEAK, format_significant),
             "requests /s",
         ),
         *(job_columns if any(map(math.isfinite, hours)) else []),
@@ -265,8 +265,8 @@ def _others(placed: Row, rows: Rows) -> str:
             continue
         text = ": no"
         if row["feasible"]:
-            cost = formatting.format_count(number_of(row, _STANDALONE_COLUMNS))
-            text = f" {formatting.format_count(number_of(row, 'num_gpus'))}: {cost}"
+            cost = format_count(number_of(row, _STANDALONE_COLUMNS))
+            text = f" {format_count(number_of(row, 'num_gpus'))}: {cost}"
         others.append(f"{row['gpu']}{text}")
     return "; ".join(others)
 
@@ -328,26 +328,23 @@ def length_pools_lines(length_pools: LengthPools) -> list[str]:
     """Return sentences that compare pools by prompt length with a single pool."""
     pools, mixed = length_pools.pools, length_pools.mixed
     gpus_by_pool = " + ".join(
-        formatting.format_count(part.peak.num_gpus)
+        format_count(part.peak.num_gpus)
         for placement in pools.placements
         for part in placement.parts
     )
     lines = [
-        f"{len(pools.placements)} pools by length: {formatting.format_count(pools.num_gpus)} GPUs "
-        f"({gpus_by_pool}), "
-        f"{formatting.format_count(pools.cost)} USD a day; one pool: "
-        f"{formatting.format_count(mixed.num_gpus)} GPUs, "
-        f"{formatting.format_count(mixed.cost)} USD"
+        f"{len(pools.placements)} pools by length: {format_count(pools.num_gpus)} GPUs "
+        f"({gpus_by_pool}), {format_count(pools.cost)} USD a day; one pool: "
+        f"{format_count(mixed.num_gpus)} GPUs, {format_count(mixed.cost)} USD"
     ]
     if len(pools.placements) < 2:
         return [*lines, "All prompts are in one pool."]
     pools_unlimited, mixed_unlimited = length_pools.unlimited
     latency_cost = (
-        "latency limits take "
-        f"{formatting.format_count(pools.num_gpus - pools_unlimited)} of "
-        f"{formatting.format_count(pools.num_gpus)} GPUs with pools, "
-        f"{formatting.format_count(mixed.num_gpus - mixed_unlimited)} of "
-        f"{formatting.format_count(mixed.num_gpus)} with one."
+        f"latency limits take {format_count(pools.num_gpus - pools_unlimited)} of "
+        f"{format_count(pools.num_gpus)} GPUs with pools, "
+        f"{format_count(mixed.num_gpus - mixed_unlimited)} of {format_count(mixed.num_gpus)} with "
+        "one."
     )
     fewer = mixed.num_gpus - pools.num_gpus
     is_by_limits = (
@@ -356,11 +353,11 @@ def length_pools_lines(length_pools: LengthPools) -> list[str]:
     if abs(length_pools.saved) < _MIN_DIFFERENCE:
         reason = "Pools cost as much as one pool:"
     elif length_pools.saved > 0:
-        share = formatting.format_percent(length_pools.saved)
+        share = format_percent(length_pools.saved)
         cause = "waiting" if is_by_limits else "layouts and batches that suit each length"
         reason = f"Pools save {share}; the gain is in the {cause}:"
     else:
-        share = formatting.format_percent(-length_pools.saved)
+        share = format_percent(-length_pools.saved)
         cause = (
             "each keeps every limit for its own prompts, also the longest"
             if is_by_limits
@@ -404,16 +401,16 @@ PER_MEGAWATT = "gpus_per_megawatt"
 MOST_TOKENS = "The most tokens first"
 _TOKEN_COST = "cost_per_million_tokens_usd"
 # The divisor of a column of numbers, and the function that formats them.
-_COUNTS, _THOUSANDS = (1.0, formatting.format_count), (1e3, formatting.format_significant)
+_COUNTS, _THOUSANDS = (1.0, format_count), (1e3, format_significant)
 _CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profit": 1, "plan": 5}
 
 
 def format_budget(sizes: Sizes) -> str:
     """Return the power and the cost of the budget as text for a title."""
     power, budget = sizes.request.constraints.get("power"), sizes.budget
-    texts = [] if power is None else [formatting.format_kw(power)]
+    texts = [] if power is None else [format_kw(power)]
     if budget is not None:
-        texts.append(f"{formatting.format_usd(budget.rate * HOUR)} an hour")
+        texts.append(f"{format_usd(budget.rate * HOUR)} an hour")
     return " and ".join(texts)
 
 
@@ -459,24 +456,24 @@ def _budget_line(measure: str, size: Size, budget_result: BudgetResult) -> str:
     row, workload = budget_result.fleet.row, workload_of("serve")
     tokens_per_user = number_or_nan(row["tokens_per_s_per_user"])
     parts = [
-        f"{measure}: {formatting.format_count(budget_result.fleet.num_gpus)} x {size.gpu} "
+        f"{measure}: {format_count(budget_result.fleet.num_gpus)} x {size.gpu} "
         f"{size.contract}".rstrip(),
         f"{row['engine']}, {(workload.wording.format_brief or workload.wording.format_short)(row)}",
-        f"{formatting.format_large(budget_result.output_tokens)} output tokens/s",
-        f"{formatting.format_significant(number_or_nan(row['requests_per_s']))} requests/s of "
-        f"{formatting.format_count(budget_result.users)} "
-        f"users at once with {formatting.format_significant(tokens_per_user)} tokens/s each",
+        f"{format_large(budget_result.output_tokens)} output tokens/s",
+        f"{format_significant(number_or_nan(row['requests_per_s']))} requests/s of "
+        f"{format_count(budget_result.users)} "
+        f"users at once with {format_significant(tokens_per_user)} tokens/s each",
     ]
     if math.isfinite(budget_result.megawatts):
-        parts.append(f"{formatting.format_kw(1e6 * budget_result.megawatts)}")
+        parts.append(f"{format_kw(1e6 * budget_result.megawatts)}")
     if math.isfinite(budget_result.fleet.cost):
-        million = formatting.format_significant(_per_million(budget_result))
+        million = format_significant(_per_million(budget_result))
         parts.append(
-            f"{formatting.format_usd(budget_result.fleet.cost)} per hour, {million} USD per "
+            f"{format_usd(budget_result.fleet.cost)} per hour, {million} USD per "
             "million output tokens"
         )
     if math.isfinite(budget_result.profit):
-        parts.append(f"{formatting.format_usd(budget_result.profit)} profit per hour")
+        parts.append(f"{format_usd(budget_result.profit)} profit per hour")
     return "; ".join(parts)
 
 
@@ -485,19 +482,17 @@ def _price_line(budget_result: BudgetResult) -> str:
     offer = budget_result.offer
     if offer is None:
         return f"No profit: {budget_result.api.note[:1].lower()}{budget_result.api.note[1:]}"
-    price, number_of_prices = (
-        offer.price,
-        len(budget_result.api.current) or len(budget_result.api.offers),
-    )
+    price = offer.price
+    number_of_prices = len(budget_result.api.current) or len(budget_result.api.offers)
     in_out = " and ".join(
-        f"{formatting.format_significant(_MILLION * token_price)} USD {kind}"
+        f"{format_significant(_MILLION * token_price)} USD {kind}"
         for token_price, kind in ((price.input, "in"), (price.output, "out"))
     )
     age = " (old)" if price.is_old else ""
     return (
         f"Profit: all tokens sold at full load at the median of {number_of_prices} published API "
         f"prices{age}, {price.provider} with {in_out} per Mtok, less the price of the GPUs. The "
-        f"first pays from {formatting.format_percent(offer.utilization)} of its load on."
+        f"first pays from {format_percent(offer.utilization)} of its load on."
     )
 
 
@@ -524,7 +519,7 @@ def carried_columns(rows: Sequence[Row]) -> list[Column]:
                 ("tokens_mw", "output_tokens_per_s_per_megawatt", "k tok/s /MW", _THOUSANDS),
                 ("users", "users", "users", _COUNTS),
                 ("cost_per_hour_usd", "cost_per_hour_usd", "USD /h", _COUNTS),
-                (_TOKEN_COST, _TOKEN_COST, "USD /Mtok", (1.0, formatting.format_significant)),
+                (_TOKEN_COST, _TOKEN_COST, "USD /Mtok", (1.0, format_significant)),
                 ("profit", "profit_per_hour_usd", "profit USD/h", _COUNTS),
                 ("profit_mw", "profit_per_hour_per_megawatt_usd", "profit USD/h /MW", _COUNTS),
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_of_row
+from planner.base.formatting import format_count, format_duration, format_significant
 from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.engine_step import PARTS_WITHOUT_OPERATOR, InferenceStep
@@ -69,7 +69,7 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
         num_requests = number_of_row(row, "concurrency")
         if "capacity_requests_per_s" in row:
             num_requests = first(at_load.in_flight)
-        requests = formatting.format_count(num_requests)
+        requests = format_count(num_requests)
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
     if start := start_pairs(
@@ -94,11 +94,8 @@ def _latency_table(estimate: ServingEstimate) -> Table:
     rows = [
         (
             name.replace("_", " "),
-            formatting.format_duration(first(mean)),
-            *(
-                formatting.format_duration(first(percentile(estimate, name, share)))
-                for share in _SHARES
-            ),
+            format_duration(first(mean)),
+            *(format_duration(first(percentile(estimate, name, share))) for share in _SHARES),
         )
         for name, mean in means.items()
         if name in shown
@@ -165,18 +162,16 @@ def _deployment_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 def _burst_blocks(burst: Burst) -> Iterator[Block]:
     """Yield the latencies of requests that arrive at once, and the time until all end."""
-    yield Title(text=f"A burst of {formatting.format_count(burst.num_requests)} requests at once")
+    yield Title(text=f"A burst of {format_count(burst.num_requests)} requests at once")
     latencies = {f"p{100 * s:.0f}": burst.answered_within(s) for s in _SHARES}
     firsts = {f"p{100 * s:.0f}": burst.first_within(s) for s in _SHARES}
     waves = burst.per_replica / burst.in_a_wave
     yield KeyValues(
         pairs={
-            "makespan": formatting.format_duration(burst.makespan),
-            "requests/s": formatting.format_significant(burst.num_requests / burst.makespan),
+            "makespan": format_duration(burst.makespan),
+            "requests/s": format_significant(burst.num_requests / burst.makespan),
             "waves": (
-                f"{formatting.format_significant(waves)} of "
-                f"{formatting.format_count(burst.in_a_wave)} requests "
-                "a replica"
+                f"{format_significant(waves)} of {format_count(burst.in_a_wave)} requests a replica"
             ),
             "time to first token": _format_latencies(firsts),
             "request latency": _format_latencies(latencies),
@@ -188,17 +183,14 @@ def burst_line(burst: Burst) -> str:
     """Return a sentence on requests that arrive at once: when all are answered, and TTFT."""
     firsts = {f"p{100 * s:.0f}": burst.first_within(s) for s in _SHARES}
     return (
-        f"A burst of {formatting.format_count(burst.num_requests)} requests is answered in "
-        f"{formatting.format_duration(burst.makespan)}, in waves of "
-        f"{formatting.format_count(burst.in_a_wave)} requests a replica; "
-        f"TTFT {_format_latencies(firsts)}."
+        f"A burst of {format_count(burst.num_requests)} requests is answered in "
+        f"{format_duration(burst.makespan)}, in waves of {format_count(burst.in_a_wave)} requests "
+        f"a replica; TTFT {_format_latencies(firsts)}."
     )
 
 
 def _format_latencies(seconds: dict[str, float]) -> str:
-    return ", ".join(
-        f"{name} {formatting.format_duration(value)}" for name, value in seconds.items()
-    )
+    return ", ".join(f"{name} {format_duration(value)}" for name, value in seconds.items())
 
 
 def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
@@ -230,9 +222,7 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
 def _batch_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """Yield the largest batch that fits, and the step times by module and operator."""
     largest_batch = number_of_row(first_row(evaluation.more), "largest_batch")
-    text = (
-        f"largest batch: {formatting.format_count(largest_batch)} requests of full length a replica"
-    )
+    text = f"largest batch: {format_count(largest_batch)} requests of full length a replica"
     yield GAP
     yield make_lines(text, indent="")
     yield from steps_blocks(_steps(evaluation.candidates))
@@ -312,7 +302,7 @@ def latency_blocks(candidates: Deployments) -> Iterator[Block]:
     names = latencies_of(candidates.inputs.workload)
     curves = [_curve(candidates, name, _SHOWN) for name in names]
     rows = [
-        (f"{percent} % within", *map(formatting.format_duration, times))
+        (f"{percent} % within", *map(format_duration, times))
         for percent, *times in zip(_SHOWN, *curves, strict=True)
     ]
     yield Title(text="Latency of the requests, as a distribution")

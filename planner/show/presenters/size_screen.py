@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
 from planner.base.enums import Contract
+from planner.base.formatting import (
+    format_count,
+    format_gpus,
+    format_gpus_of_row,
+    format_limit,
+    format_probability,
+    format_significant,
+    format_usd,
+)
 from planner.base.units import HOUR, MONTH
 from planner.confidence.intervals import MEDIAN
 from planner.decide.sizing.fleet import (
@@ -43,16 +51,14 @@ def format_margin(margin: Margin, confidence: float) -> str:
     confidence_text = (
         f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.has_errors else ""
     )
-    sure_text, bound_text = (
-        formatting.format_limit(margin.value_at_confidence, margin.unit),
-        formatting.format_limit(margin.bound, margin.unit),
-    )
+    sure_text = format_limit(margin.value_at_confidence, margin.unit)
+    bound_text = format_limit(margin.bound, margin.unit)
     if " " in bound_text:  # write a common unit once
         sure_text = sure_text.removesuffix(f" {bound_text.rpartition(' ')[2]}")
-    spare = f"{formatting.format_limit(margin.spare, margin.unit)} to spare"
+    spare = f"{format_limit(margin.spare, margin.unit)} to spare"
     text = f"{limit_name(margin.name)} {sure_text} of {bound_text}{confidence_text}, {spare}"
     if confidence_text:
-        text += f"; predicted {formatting.format_limit(margin.predicted, margin.unit)}"
+        text += f"; predicted {format_limit(margin.predicted, margin.unit)}"
     elif confidence > MEDIAN:
         text += "; no published runs of this kind, sized at the prediction"
     return text
@@ -60,10 +66,7 @@ def format_margin(margin: Margin, confidence: float) -> str:
 
 def format_constraint(name: str, sign: int, bound: float, unit: str) -> str:
     """Return a limit as text: ``TTFT at most 2.00 s``."""
-    return (
-        f"{limit_name(name)} at {'most' if sign > 0 else 'least'} "
-        f"{formatting.format_limit(bound, unit)}"
-    )
+    return f"{limit_name(name)} at {'most' if sign > 0 else 'least'} {format_limit(bound, unit)}"
 
 
 def limit_name(name: str) -> str:
@@ -89,13 +92,11 @@ def relaxed_lines(sizes: Sizes) -> Iterator[str]:
             effect = "which no plan keeps"
             if before is not None and bounds.get(margin.name) == assumed:
                 cost = (
-                    f", {formatting.format_significant(before.cost)} USD per hour"
-                    if before.cost > 0
-                    else ""
+                    f", {format_significant(before.cost)} USD per hour" if before.cost > 0 else ""
                 )
-                effect = f"which takes {formatting.format_gpus(before.num_gpus)}{cost}"
+                effect = f"which takes {format_gpus(before.num_gpus)}{cost}"
             text = format_constraint(margin.name, margin.sign, margin.bound, margin.unit)
-            text += f" in place of {formatting.format_limit(assumed, margin.unit)}"
+            text += f" in place of {format_limit(assumed, margin.unit)}"
             effects.setdefault(effect, []).append(text)
         hardware = f"{size.gpu} {size.contract}".strip()
         changes = "; ".join(f"{', '.join(text)}, {effect}" for effect, text in effects.items())
@@ -160,14 +161,14 @@ def decision_lines(sizes: Sizes, question: Sequence[str], answer: Sequence[str])
         lines.append(f"On average the best turns out {share(sizes.regret)} cheaper.")
     if spare := fleet.with_spare:
         gpus, cost = spare
-        hourly = f", {formatting.format_significant(cost)} USD/h" if math.isfinite(cost) else ""
+        hourly = f", {format_significant(cost)} USD/h" if math.isfinite(cost) else ""
         lines.append(f"With a spare worker (N+1): {gpus:,} GPUs{hourly}")
     return lines
 
 
 def _format_gpus(size: Size, fleet: FeasiblePlan) -> str:
     contract = "" if size.contract in ("", Contract.ON_DEMAND) else f" {size.contract}"
-    return f"{formatting.format_gpus_of_row({**fleet.row, 'gpu': size.gpu})}{contract}"
+    return f"{format_gpus_of_row({**fleet.row, 'gpu': size.gpu})}{contract}"
 
 
 def _format_fleet(size: Size, fleet: FeasiblePlan) -> str:
@@ -193,7 +194,7 @@ def _sure_line(sizes: Sizes, best: Size, fleet: FeasiblePlan) -> str:
     confidence = sizes.request.limit_confidence
     each, together = (" each", fleet.limits_probability) if len(limits) > 1 else ("", math.nan)
     sized = "Sized at the prediction, " if confidence == MEDIAN else ""
-    chance = formatting.format_probability(together)
+    chance = format_probability(together)
     all_text = f" ({chance} to keep all)" if math.isfinite(together) else ""
     return f"{sized}{100 * confidence:g} % likely to keep{each}: {'; '.join(limits)}{all_text}"
 
@@ -230,9 +231,8 @@ def stake_lines(sizes: Sizes) -> Iterator[str]:
         money = f", {_format_money((high - low) * price * MONTH / HOUR)} a month"
     gpu = best.gpu.partition("-")[0].upper()
     yield (
-        "Measure one node first (`planner validate --log`): "
-        f"between {formatting.format_count(low)} and {formatting.format_count(high)} {gpu} "
-        f"are at stake{money}."
+        f"Measure one node first (`planner validate --log`): between {format_count(low)} and "
+        f"{format_count(high)} {gpu} are at stake{money}."
     )
 
 
@@ -241,7 +241,7 @@ def _format_money(amount: float) -> str:
     for scale, prefix in ((1e6, " M"), (1e3, " k")):
         if amount >= scale:
             return f"{amount / scale:.3g}{prefix} USD"
-    return formatting.format_usd(amount)
+    return format_usd(amount)
 
 
 def assumed_lines(sizes: Sizes) -> list[str]:
@@ -260,12 +260,12 @@ def assumed_lines(sizes: Sizes) -> list[str]:
         text = format_constraint(margin.name, margin.sign, margin.bound, margin.unit)
         assumed = best.assumed[margin.name]
         if assumed != margin.bound:
-            bound = formatting.format_limit(assumed, margin.unit)
+            bound = format_limit(assumed, margin.unit)
             effect = "no plan keeps it"
             if before is not None and bounds.get(margin.name) == assumed:
                 usd = before.cost - fleet.cost
-                cost = f", {formatting.format_significant(usd)} USD/h more" if usd > 0 else ""
-                effect = f"takes {formatting.format_gpus(before.num_gpus)}{cost}"
+                cost = f", {format_significant(usd)} USD/h more" if usd > 0 else ""
+                effect = f"takes {format_gpus(before.num_gpus)}{cost}"
             text += f" ({bound}: {effect})"
         texts.append(text)
     if texts:
@@ -409,7 +409,7 @@ def _limit_columns(rows: Rows, confidence: float) -> Iterator[Column]:
         scale = SUFFIXES.get(term.unit, ("", 1.0))[1]
         values = [scale * number_of(row, f"sure_{stem}") for row in rows]
         cells = [
-            Cell(text=formatting.format_limit(value, glossary()[term.term].type), number=value)
+            Cell(text=format_limit(value, glossary()[term.term].type), number=value)
             for value in values
         ]
         yield Column("limit", cells, limit_name(term.term) + suffix)

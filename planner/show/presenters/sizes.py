@@ -6,9 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
 from planner.base.enums import Contract
+from planner.base.formatting import (
+    format_count,
+    format_large,
+    format_limit,
+    format_percent,
+    format_significant,
+)
 from planner.confidence.intervals import MEDIAN
 from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.decide.sizing.daily_schedule import DailySchedule
@@ -213,9 +219,7 @@ def question_lines(sizes: Sizes) -> list[str]:
         str(request.model) if best is None or best.fewest is None else _fewest(best).row["model"]
     )
     work_text = (
-        ""
-        if request.total_tokens is None
-        else f", {formatting.format_large(request.total_tokens)} tokens"
+        "" if request.total_tokens is None else f", {format_large(request.total_tokens)} tokens"
     )
     if sizes.load is not None:
         source = f" ({sizes.load.source})" if sizes.load.source else ""
@@ -315,7 +319,7 @@ def _spare_line(fleet: FeasiblePlan | None) -> str:
     if not spare:
         return ""
     gpus, cost = spare
-    hourly = f", {formatting.format_significant(cost)} USD per hour" if math.isfinite(cost) else ""
+    hourly = f", {format_significant(cost)} USD per hour" if math.isfinite(cost) else ""
     return f"With a spare of each worker (N+1): {gpus:,} GPUs{hourly}"
 
 
@@ -347,8 +351,8 @@ def note_lines(sizes: Sizes) -> list[str]:
         lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
     untried = [
-        f"{_gpu_and_contract(size)} {formatting.format_count(size.not_tried[0])} to "
-        f"{formatting.format_count(size.not_tried[-1])}"
+        f"{_gpu_and_contract(size)} {format_count(size.not_tried[0])} to "
+        f"{format_count(size.not_tried[-1])}"
         for size in sizes.feasible
         if size.not_tried
     ]
@@ -433,9 +437,9 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float, title: st
     parts = [f"{title}: {_format_span(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
     parts.append(f"at the peak {row['engine']}, {layout_text(row)}")
     if math.isfinite(day.cost):
-        request_cost = formatting.format_significant(1000 * day.cost / day.load.requests)
+        request_cost = format_significant(1000 * day.cost / day.load.requests)
         parts += [
-            f"{formatting.format_count(day.cost)} USD a day",
+            f"{format_count(day.cost)} USD a day",
             f"{request_cost} USD per 1,000 requests",
         ]
     parts += [format_margin(margin, confidence) for margin in day.peak.margins]
@@ -446,13 +450,12 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float, title: st
     layout = layout_text(other.peak.row)
     min_gpus = min(hour.num_gpus for hour in other.hours)
     difference = (
-        f"{formatting.format_count(other.gpu_hours)} GPU-hours a day, not "
-        f"{formatting.format_count(day.gpu_hours)}"
+        f"{format_count(other.gpu_hours)} GPU-hours a day, not {format_count(day.gpu_hours)}"
     )
     if math.isfinite(other.cost):
         difference = (
-            f"{formatting.format_count(other.cost)} USD a day, "
-            f"{formatting.format_percent(other.cost / day.cost - 1)} more"
+            f"{format_count(other.cost)} USD a day, "
+            f"{format_percent(other.cost / day.cost - 1)} more"
         )
     yield (
         f"Fewest at the peak: {other.peak.row['engine']}, {layout}; "
@@ -462,11 +465,7 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float, title: st
 
 def _format_span(low: float, high: float) -> str:
     """Return two numbers as a text such as ``4 to 8``; a single number if they are equal."""
-    return (
-        formatting.format_count(high)
-        if low == high
-        else f"{formatting.format_count(low)} to {formatting.format_count(high)}"
-    )
+    return format_count(high) if low == high else f"{format_count(low)} to {format_count(high)}"
 
 
 def row_lines(rows: Rows) -> Iterator[str]:
@@ -479,8 +478,7 @@ def row_lines(rows: Rows) -> Iterator[str]:
     if len(batches) > 1 and all(map(math.isfinite, batches)):
         yield (
             f"Batches differ by row, {_format_span(batches[0], batches[-1])} sequences, as GPUs "
-            "share them: "
-            "--global-batch-size sizes all at one"
+            "share them: --global-batch-size sizes all at one"
         )
 
 
@@ -528,10 +526,7 @@ def choice_columns(rows: Rows) -> Iterator[Column]:
             continue
         unit = "1/s" if name == RATE else glossary()[name].type
         limits = [scale * number_of(row, f"sure_{stem}") for row in rows]
-        cells = [
-            Cell(text=formatting.format_limit(limit, unit), number=limit / scale)
-            for limit in limits
-        ]
+        cells = [Cell(text=format_limit(limit, unit), number=limit / scale) for limit in limits]
         yield Column(name, cells, limit_name(name) + suffix)
     if limited:
         spare = [
@@ -543,7 +538,7 @@ def choice_columns(rows: Rows) -> Iterator[Column]:
             )
             for row in rows
         ]
-        cells = [Cell(text=formatting.format_percent(share), number=100 * share) for share in spare]
+        cells = [Cell(text=format_percent(share), number=100 * share) for share in spare]
         yield Column("least spare", cells)
     workload = workload_of_row(rows[0])
     plans = [f"{row[workload.profile_kind]} {layout_of(workload, row)}" for row in rows]
@@ -555,11 +550,7 @@ def _cost(row: Row, column: str) -> str:
     value = number_of(row, column)
     if not math.isfinite(value):
         return "unknown"
-    return (
-        format_result(column, value)
-        if column == _RUN_COST
-        else formatting.format_significant(value)
-    )
+    return format_result(column, value) if column == _RUN_COST else format_significant(value)
 
 
 _VERBS = {"rl": "train with generated answers"}

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.base import formatting
 from planner.base.enums import Precision
+from planner.base.formatting import format_count, format_duration, format_large, format_parameter
+from planner.base.read_files import JsonObject
 from planner.base.units import GIB, GIGA, HOUR, KILOWATT_HOUR, MONTH, TERA, YEAR
 from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.ownership_cost import owned_gpu_price, used_figures
@@ -143,7 +144,7 @@ def _cluster(catalogue: Catalogue, name: str) -> Iterator[str]:
     yield str(cluster.scale_up.domain_size)
     yield _number(cluster.scale_up.bandwidth, GIGA)
     yield _number(cluster.scale_out.bandwidth, GIGA)
-    yield _UNKNOWN if cluster.max_gpus is None else formatting.format_count(cluster.max_gpus)
+    yield _UNKNOWN if cluster.max_gpus is None else format_count(cluster.max_gpus)
 
 
 def _model(catalogue: Catalogue, name: str) -> Iterator[str]:
@@ -153,9 +154,9 @@ def _model(catalogue: Catalogue, name: str) -> Iterator[str]:
     yield name
     yield f"{parameters.total / GIGA:,.2f}"
     yield str(model.num_hidden_layers)
-    yield formatting.format_count(model.hidden_size)
+    yield format_count(model.hidden_size)
     yield str(max(attention.num_attention_heads for attention in model.attentions))
-    yield formatting.format_count(model.vocab_size)
+    yield format_count(model.vocab_size)
     yield str(model.num_experts) if model.num_experts else _UNKNOWN
 
 
@@ -182,8 +183,8 @@ def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
     yield name
     scheduler = engine.scheduler
     yield "continuous" if scheduler.continuous else "slots" if scheduler.slots else "static"
-    yield formatting.format_count(engine.scheduler.max_num_seqs)
-    yield formatting.format_count(engine.scheduler.max_num_batched_tokens)
+    yield format_count(engine.scheduler.max_num_seqs)
+    yield format_count(engine.scheduler.max_num_batched_tokens)
     yield ", ".join(engine.quantizations)
 
 
@@ -192,8 +193,8 @@ def _reliability(catalogue: Catalogue, name: str) -> Iterator[str]:
     spec = catalogue.load_reliability(name).spec
     interval = spec.gpu_hours_per_interruption
     yield name
-    yield _UNKNOWN if interval is None else formatting.format_count(interval.typical / HOUR)
-    yield formatting.format_duration(spec.recovery.total) if spec.recovery.total else _UNKNOWN
+    yield _UNKNOWN if interval is None else format_count(interval.typical / HOUR)
+    yield format_duration(spec.recovery.total) if spec.recovery.total else _UNKNOWN
     yield _number(spec.checkpoints.bandwidth_per_node, GIGA)
     yield f"{spec.spare_share:.0%}"
 
@@ -297,7 +298,7 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
 
 def spec_table(
     kind: SpecKind, path: Path, catalogue: Catalogue
-) -> tuple[dict[str, Any], tuple[Path, ...]]:
+) -> tuple[JsonObject, tuple[Path, ...]]:
     """Return the nested table of a spec, and the files of the profiles that it extends."""
     if kind is SpecKind.RELIABILITY:
         return reliability_table(path, catalogue.folder)
@@ -315,7 +316,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
     yield make_lines(f"model {model.name}", mark=TOTAL, indent="")
     facts = {
         "parameters": f"{parameters.total:,.0f}",
-        **{name: formatting.format_parameter(value) for name, value in scalar_fields(model)},
+        **{name: format_parameter(value) for name, value in scalar_fields(model)},
         "source": model.source,
     }
     if model.published_parameters is not None:
@@ -327,14 +328,12 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
         yield Title(text=f"Layers, group {number} of {len(model.layer_groups)}")
         blocks = [block for block in (*group.mixers, group.feed_forward) if block is not None]
         fields = [field for spec in (group, *blocks) for field in scalar_fields(spec)]
-        yield KeyValues(pairs={name: formatting.format_parameter(value) for name, value in fields})
+        yield KeyValues(pairs={name: format_parameter(value) for name, value in fields})
     if model.training is not None:
         yield Title(text="Published training")
         yield KeyValues(
             pairs={
-                n: formatting.format_large(g)
-                if isinstance(g, float)
-                else formatting.format_parameter(g)
+                n: format_large(g) if isinstance(g, float) else format_parameter(g)
                 for n, g in scalar_fields(model.training)
             }
         )
@@ -353,7 +352,7 @@ def scalar_fields(spec: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _sections_blocks(
-    table: Mapping[str, Any], sources: Mapping[str, str], title: str = ""
+    table: JsonObject, sources: Mapping[str, str], title: str = ""
 ) -> Iterator[Block]:
     """Yield a table for each section of a spec, with the source of every number."""
     rows = []
@@ -386,12 +385,10 @@ def _format_entry(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key.replace('_', ' ')} {part}" for key, part in value.items())
     if isinstance(value, list):
-        return ", ".join(formatting.format_parameter(item) for item in value)
-    return (
-        str(value)
-        if isinstance(value, int) and not isinstance(value, bool)
-        else formatting.format_parameter(value)
-    )
+        return ", ".join(format_parameter(item) for item in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return format_parameter(value)
 
 
 def _mark(source: str, sources: Mapping[str, str]) -> str:
@@ -430,7 +427,7 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
     rows = [
         [
             price.contract, *map(_hourly, (price.value, price.low, price.high)),
-            formatting.format_count(price.offers), price.when or UNDATED,
+            format_count(price.offers), price.when or UNDATED,
         ]
         for price in (*prices, owned_gpu_price(gpu, catalogue))
         if price is not None

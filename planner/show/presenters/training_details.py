@@ -7,8 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import (
+    format_count,
+    format_duration,
+    format_large,
+    format_percent,
+    format_significant,
+    format_usd,
+)
 from planner.base.software_enums import Placement
 from planner.base.units import GIB
 from planner.configurations.rl_configurations import RlConfigurations
@@ -69,7 +76,7 @@ def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
     yield Title(text="Speed")
     yield KeyValues(pairs=text_pairs(runs.row, _SPEED))
     yield from uncertainty_blocks(plan, runs)
-    tokens = formatting.format_large(runs.source.inputs.workload.total_tokens)
+    tokens = format_large(runs.source.inputs.workload.total_tokens)
     yield from _run_blocks(runs, f"A run of {tokens} tokens", _calendar(runs))
 
 
@@ -108,7 +115,7 @@ def _run_blocks(
             f"{f' of {gpu}' if several else ''}, {site.contract}"
             for site, gpu in zip(source.sites, source.gpus, strict=True)
         ]
-        pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {' and '.join(hourly)}"
+        pairs["cost"] = f"{format_usd(first(runs.cost))} at {' and '.join(hourly)}"
         pairs |= text_pairs(row, _COSTS)
     if isinstance(runs, TrainingRuns):
         pairs |= electricity_pairs(runs, row)
@@ -125,31 +132,28 @@ def _calendar(runs: TrainingRuns) -> dict[str, str]:
     name = runs.source.site.reliability.name
     lost = {name: first(share) for name, share in goodput.lost().items()}
     causes = ", ".join(
-        f"{cause.replace('_', ' ')} {formatting.format_percent(share)}"
+        f"{cause.replace('_', ' ')} {format_percent(share)}"
         for cause, share in lost.items()
         if share
     )
     pairs = {
-        "calendar time": f"{formatting.format_duration(calendar)}, failures as {name}",
-        "goodput": f"{formatting.format_percent(first(goodput.ratio))}"
+        "calendar time": f"{format_duration(calendar)}, failures as {name}",
+        "goodput": f"{format_percent(first(goodput.ratio))}"
         + (f"; lost: {causes}" if causes else ""),
     }
     if rate := first(goodput.rate):
-        mean_interval = f", one in {formatting.format_duration(1 / rate)}"
-        pairs["interruptions"] = (
-            formatting.format_significant(first(runs.run.interruptions)) + mean_interval
-        )
-    size = f"{formatting.format_significant(goodput.checkpoint_size / GIB)} GiB"
+        mean_interval = f", one in {format_duration(1 / rate)}"
+        pairs["interruptions"] = format_significant(first(runs.run.interruptions)) + mean_interval
+    size = f"{format_significant(goodput.checkpoint_size / GIB)} GiB"
     if math.isfinite(interval := first(goodput.checkpoint_interval)):
         size += (
-            f" every {formatting.format_duration(interval)}, written in "
-            f"{formatting.format_duration(first(goodput.checkpoint_time))}, which stops "
-            "training for "
-            f"{formatting.format_duration(first(goodput.blocking_time))}"
+            f" every {format_duration(interval)}, written in "
+            f"{format_duration(first(goodput.checkpoint_time))}, which stops training for "
+            f"{format_duration(first(goodput.blocking_time))}"
         )
     pairs["checkpoint"] = size
     if spare := first(goodput.num_spare_gpus):
-        pairs["spare GPUs"] = formatting.format_count(int(spare))
+        pairs["spare GPUs"] = format_count(int(spare))
     return pairs
 
 
@@ -258,7 +262,7 @@ def _rl_memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
     yield KeyValues(pairs=_rl_speed(runs))
     yield from uncertainty_blocks(plan, runs)
     reliability = runs.source.site.reliability.name
-    calendar = f"{formatting.format_duration(first(runs.calendar_time))}, failures as {reliability}"
+    calendar = f"{format_duration(first(runs.calendar_time))}, failures as {reliability}"
     title = f"A run of {runs.source.inputs.workload.steps:,} steps"
     yield from _run_blocks(runs, title, {"calendar time": calendar})
 
@@ -297,10 +301,7 @@ def _balance(runs: RlRuns) -> list[str]:
     """Return sentences on whether rollout or training limits the step, and on idle time."""
     step, c = runs.step, runs.configurations
     side = "rollout" if first(step.rollout_is_longer) else "the trainer"
-    texts = [
-        f"{side.capitalize()} is the bottleneck by "
-        f"{formatting.format_percent(first(step.imbalance))}"
-    ]
+    texts = [f"{side.capitalize()} is the bottleneck by {format_percent(first(step.imbalance))}"]
     has_separate_gpus = not bool(first(c.colocated))
     if has_separate_gpus:
         total = first(c.num_gpus - c.other_gpus)
@@ -310,9 +311,7 @@ def _balance(runs: RlRuns) -> list[str]:
         texts.append(_fastest(runs, total))
     idle = first(runs.lanes_idle)
     if idle > 0:
-        texts.append(
-            f"{formatting.format_percent(idle)} of the places of the engine's steps are idle"
-        )
+        texts.append(f"{format_percent(idle)} of the places of the engine's steps are idle")
     lines = [f"{'; '.join(texts)}."]
     if has_separate_gpus and not bool(first(step.overlaps)):
         lines.append(_turns(runs))
@@ -331,7 +330,7 @@ def _fastest(runs: RlRuns, total: float) -> str:
     split = "split in whole nodes" if has_several_nodes else "split"
     if seconds >= step_time:
         return f"no other {split} is faster"
-    gain = formatting.format_percent(1 - seconds / step_time)
+    gain = format_percent(1 - seconds / step_time)
     return f"{trains:,.0f}:{total - trains:,.0f} is the fastest {split}, its step {gain} shorter"
 
 
@@ -343,9 +342,7 @@ def _turns(runs: RlRuns) -> str:
     if other is None:
         return f"{text}."
     code = RlConfigurations.cast("placement", Placement[other.upper()])
-    seconds = formatting.format_duration(
-        first(runs.otherwise(placement=code, staleness=np.ones(1)).step_time)
-    )
+    seconds = format_duration(first(runs.otherwise(placement=code, staleness=np.ones(1)).step_time))
     return f"{text}: {other} with staleness 1 takes {seconds}."
 
 

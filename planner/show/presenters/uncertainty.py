@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from planner.base import formatting
 from planner.base.csv_cells import Row
+from planner.base.formatting import (
+    DAY,
+    format_counted,
+    format_duration,
+    format_fit_probability,
+    format_large,
+    format_limit,
+    format_percent,
+    format_probability,
+    format_significant,
+)
+from planner.base.read_files import JsonObject
 from planner.confidence.intervals import MAX_TIE_FACTOR, Confidence
 from planner.decide.assumptions import SensitiveAssumption
 from planner.optimize.problem import joint_probability
 from planner.optimize.result_columns import COLUMNS_BY_ERROR, fit_probability, intervals
+from planner.question.request import Answers
 from planner.question.terms import glossary, is_answer_column
 from planner.show.presenters.format_results import (
     Ends,
@@ -93,7 +104,7 @@ def format_regret(regret: float, quantity: str) -> str:
     """Return the expected loss against the best option as text; "" if unknown."""
     if not math.isfinite(regret):
         return ""
-    percent = formatting.format_percent(regret)
+    percent = format_percent(regret)
     return f"On average the best choice turns out {percent} better in {quantity} (expected regret)"
 
 
@@ -107,12 +118,12 @@ def is_redundant(column: str, row: Row) -> bool:
 def format_fit(row: Row) -> str:
     """``fits, 97 % likely``; empty if the probability is unknown."""
     probability = fit_probability(row)
-    return formatting.format_fit_probability(probability) if math.isfinite(probability) else ""
+    return format_fit_probability(probability) if math.isfinite(probability) else ""
 
 
 def uncertainty_lines(
     basis: str,
-    limits: Iterable[Mapping[str, Any]],
+    limits: Iterable[JsonObject],
     assumptions: Sequence[SensitiveAssumption],
     runs: int | None = None,
     gpu: str = "",
@@ -133,15 +144,11 @@ def uncertainty_lines(
         term, bound, probability = terms.get(limit["name"]), limit["bound"], limit["probability"]
         if term is not None and bound is not None and probability is not None:
             side = "<=" if term.sign > 0 else ">="
-            bound_words = (
-                f"{limit_label(term.term)} {side} {formatting.format_limit(bound, term.type)}"
-            )
-            texts.append(
-                f"{formatting.format_probability(probability)} likely to keep {bound_words}"
-            )
+            bound_words = f"{limit_label(term.term)} {side} {format_limit(bound, term.type)}"
+            texts.append(f"{format_probability(probability)} likely to keep {bound_words}")
             chances[term.term] = probability
     if len(chances) > 1:
-        together = formatting.format_probability(float(joint_probability(chances)))
+        together = format_probability(float(joint_probability(chances)))
         texts.append(f"{together} to keep all")
     return [*lines, f"{', '.join(texts)}."] if texts else lines
 
@@ -156,7 +163,7 @@ def evidence(basis: str, runs: int | None = None, missing: Sequence[str] = ()) -
     'similar runs, a first run; 3 runs on this GPU'
     """
     code, comma, rest = basis.partition(",")
-    run_text = f"; {formatting.format_counted(runs, 'run')} on this GPU" if runs else ""
+    run_text = f"; {format_counted(runs, 'run')} on this GPU" if runs else ""
     run_text = "; not proven, no runs on this GPU" if runs == 0 else run_text
     lacks = f"; no published run with {', '.join(missing)}" if missing else ""
     return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{run_text}{lacks}"
@@ -190,17 +197,11 @@ def _range(column: str, low: float, high: float) -> str:
     """Return two ends of a column as text in its unit: tokens/s, GiB or a duration."""
     unit = _unit(column)
     if unit == "_per_s":
-        return (
-            f"{formatting.format_significant(low)} to "
-            f"{formatting.format_significant(high)} tokens/s"
-        )
+        return f"{format_significant(low)} to {format_significant(high)} tokens/s"
     if unit == "_gib":
         return f"{low:.1f} to {high:.1f} GiB"
-    seconds = formatting.DAY if unit == "_days" else 1.0
-    return (
-        f"{formatting.format_duration(low * seconds)} to "
-        f"{formatting.format_duration(high * seconds)}"
-    )
+    seconds = DAY if unit == "_days" else 1.0
+    return f"{format_duration(low * seconds)} to {format_duration(high * seconds)}"
 
 
 def assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
@@ -270,8 +271,7 @@ def other_formats(assumption: SensitiveAssumption) -> list[str]:
         hours = assumption.each[option]["gpu_hours"]
         percent = 100 * (hours / assumed_effects["gpu_hours"] - 1)
         formats.append(
-            f"in {option} {formatting.format_large(float(f'{hours:.3g}'))} GPU-hours, "
-            f"{percent:+.0f} %"
+            f"in {option} {format_large(float(f'{hours:.3g}'))} GPU-hours, {percent:+.0f} %"
         )
     return formats
 
@@ -304,7 +304,7 @@ def report_columns(
     goals: Sequence[str],
     limited: Iterable[str],
     row: Row,
-    answers: Mapping[str, object],
+    answers: Answers,
 ) -> list[str]:
     """Return the result columns to show of a row: those of the workload, limits and goals.
 

@@ -11,10 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.base import formatting
 from planner.base.atomic_write import write_atomically
 from planner.base.enums import TemplateKind
-from planner.base.formatting import format_count
+from planner.base.formatting import format_count, format_duration, format_significant
 from planner.base.read_files import read_csv
 from planner.base.records import record
 from planner.base.version import __version__
@@ -147,10 +146,9 @@ def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Bl
     yield from reasons_blocks(rows)
     yield GAP
     yield make_lines(
-        f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
-        f"Within: share inside the {LEVEL:.0%} interval; score: its logarithmic width plus "
-        "a penalty "
-        f"for runs outside it, lower is better. {kind.footnote}"
+        "MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
+        f"Within: share inside the {LEVEL:.0%} interval; score: its logarithmic width plus a "
+        f"penalty for runs outside it, lower is better. {kind.footnote}"
     )
 
 
@@ -313,9 +311,8 @@ def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
     )
     return "\n".join(
         (
-            f"Nothing to compare: of {format_count(len(rows))} rows "
-            f"{format_count(measured)} have a "
-            f"measurement and {format_count(predicted)} can be predicted, none has both.",
+            f"Nothing to compare: of {format_count(len(rows))} rows {format_count(measured)} have "
+            f"a measurement and {format_count(predicted)} can be predicted, none has both.",
             f"Measurements are in {measured_columns}. `planner validate --template {template}` "
             "writes a table with every column explained.",
         )
@@ -351,8 +348,7 @@ def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) 
     reading = comparison.reading
     yield make_lines(f"{log}: a log of {reading.title}", indent="")
     yield make_lines(
-        f"The plan: {row['model']} on {formatting.format_count(row['num_gpus'])} x {row['gpu']}, "
-        f"{software}"
+        f"The plan: {row['model']} on {format_count(row['num_gpus'])} x {row['gpu']}, {software}"
     )
     yield Title(text="Measured and predicted")
     names = [quantity.name for quantity in comparison.quantities]  # percentiles follow their mean
@@ -409,9 +405,7 @@ def _value(name: str, value: float) -> str:
         return "yes" if value else "no"
     if name == MEMORY:
         return f"{value:.1f} GiB"
-    return (
-        formatting.format_significant(value) if name in RATES else formatting.format_duration(value)
-    )
+    return format_significant(value) if name in RATES else format_duration(value)
 
 
 def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
@@ -498,10 +492,8 @@ def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Itera
         fit.fitted, key=lambda estimate: (estimate.refused, -estimate.determined)
     ):
         unit, scale = unit_of(estimate.parameter.name)
-        shipped, value = (
-            f"{estimate.parameter.shipped * scale:.4g}",
-            f"{estimate.value * scale:.4g}",
-        )
+        shipped = f"{estimate.parameter.shipped * scale:.4g}"
+        value = f"{estimate.value * scale:.4g}"
         label = estimate.parameter.label if unit == "1" else f"{estimate.parameter.label} [{unit}]"
         determined = f"{100 * max(estimate.determined, 0.0):.0f} %"
         rows.append((label, shipped, "kept" if estimate.refused else value, determined))

@@ -8,8 +8,14 @@ from importlib import import_module
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from planner.base import formatting
 from planner.base.csv_cells import Row, Value
+from planner.base.formatting import (
+    format_count,
+    format_duration,
+    format_percent,
+    format_significant,
+    format_usd,
+)
 from planner.base.records import record
 from planner.base.units import DAY, GIB
 from planner.decide.assumptions import sensitive_assumptions
@@ -70,13 +76,13 @@ def details_of(plan: Plan) -> Details[Any]:
 
 
 _FORMATS: Mapping[str, Callable[[float], str]] = {
-    "count": formatting.format_count,
-    "number": formatting.format_significant,
-    "percent": formatting.format_percent,
-    "time": formatting.format_duration,
-    "days": lambda days: formatting.format_duration(DAY * days),
+    "count": format_count,
+    "number": format_significant,
+    "percent": format_percent,
+    "time": format_duration,
+    "days": lambda days: format_duration(DAY * days),
     "hours": format_gpu_hours,
-    "usd": formatting.format_usd,
+    "usd": format_usd,
 }
 UNKNOWN_PRICE = "price unknown: give --price"
 

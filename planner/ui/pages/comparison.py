@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from planner.base import formatting
 from planner.base.enums import Contract
+from planner.base.formatting import format_count, format_percent, format_probability, join_words
 from planner.decide.sizing.autoscaling import HOURS
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH
 from planner.decide.sizing.purchase import (
@@ -116,7 +116,7 @@ _DIFFERENCES_TITLE = "How do they differ?"
 def specs_page(report: SpecsReport) -> Page:
     """Return the page of a comparison of specs: the numbers that differ."""
     count = sum(map(len, report.specs.values()))
-    text = f"They differ in {formatting.format_count(count)} numbers."
+    text = f"They differ in {format_count(count)} numbers."
     return Page(
         title="How do these specs differ?",
         question=report.version_notes,
@@ -138,7 +138,7 @@ def plans_page(report: PlansReport) -> Page:
     best = wins.most_common(1)[0][0] if wins else 0
     if results:
         best_in = [label(result.name) for result in results if result.best == best]
-        answer = f"{names[best]} is best in {formatting.join_words(best_in)}."
+        answer = f"{names[best]} is best in {join_words(best_in)}."
     elif sum(not plan.impossible for plan in plans) > 1:
         answer = "They do not differ."
     else:
@@ -159,7 +159,7 @@ def plans_page(report: PlansReport) -> Page:
         manifest_section(report.manifest),
     ]
     page = Page(
-        title=f"Which of these {formatting.format_count(len(names))} plans is better?",
+        title=f"Which of these {format_count(len(names))} plans is better?",
         question=[
             *(f"{n}: {plan.subject}".rstrip(": ") for n, plan in zip(names, plans, strict=True)),
             *report.version_notes,
@@ -187,7 +187,7 @@ def plans_page(report: PlansReport) -> Page:
 
 def _no_plan_section(reasons: Sequence[tuple[str, str]], head: str, noun: str) -> Section:
     """Return a folded table of what has no plan, and why."""
-    count = formatting.format_count(len(reasons))
+    count = format_count(len(reasons))
     no_plan = text_table((head, "why not"), reasons, text_columns=(0, 1), name="no_plan")
     folded = replace(no_plan, caption=f"{count}{noun} without a plan, and why", is_folded=True)
     return Section(title="What is not possible, and why?", blocks=[folded])
@@ -323,7 +323,7 @@ def _with_cheapest_choice(
     row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
     chance = number_of(row, LIMITS_PROBABILITY)
     confidence_note = (
-        f" {formatting.format_probability(chance)} of runs like this keep all limits."
+        f" {format_probability(chance)} of runs like this keep all limits."
         if math.isfinite(chance)
         else ""
     )
@@ -347,8 +347,7 @@ def _with_cheapest_choice(
         chart=ranking(
             workload, choices, column,
             lambda choice: (
-                f"{formatting.format_count(choice[NUM_GPUS])} x "
-                f"{format_hardware(choice)}"
+                f"{format_count(choice[NUM_GPUS])} x {format_hardware(choice)}"
             ),
             "The cost on each GPU, the best first",
         ),
@@ -374,7 +373,7 @@ def _gpus_between(options: Sequence[PurchaseOption], gpu: object) -> str:
     option = next((option for option in options if option.gpu == gpu), None)
     if option is None or option.predicted is None or option.at_90 is None:
         return ""
-    low, high = map(formatting.format_count, (option.predicted, option.at_90))
+    low, high = map(format_count, (option.predicted, option.at_90))
     return f"{low} predicted, {high} at 90 %"
 
 
@@ -412,27 +411,27 @@ def _with_cheapest_day(
     if option is not None and option.contract not in terms:  # another contract costs less
         contracts = f" {' and '.join(dict.fromkeys(filter(None, terms)))}"
     basis = next((row["basis"] for row in report.rows if row.get("basis")), "")
-    base, cost = formatting.format_count(day["base_gpus"]), format_result(_COST, day[_COST])
+    base, cost = format_count(day["base_gpus"]), format_result(_COST, day[_COST])
     return replace(
         page,
         headline=f"A day of {page.subject} is cheapest{contracts} on {day[GPU]}: "
-        f"{formatting.format_count(day['most_gpus'])} GPUs at its peak, {base} held all "
+        f"{format_count(day['most_gpus'])} GPUs at its peak, {base} held all "
         f"day, {cost}.",
         figures=[
             Figure(
                 name="GPUs at the peak",
-                text=formatting.format_count(day["most_gpus"]),
+                text=format_count(day["most_gpus"]),
                 between=_gpus_between(options, day[GPU]),
             ),
             Figure(
                 name="cost of a day",
                 text=cost,
                 between=_cost_between(options, [day])
-                or f"{formatting.format_count(day['gpu_hours'])} GPU-hours",
+                or f"{format_count(day['gpu_hours'])} GPU-hours",
             ),
             Figure(
                 name="used",
-                text=formatting.format_percent(day["utilization"]),
+                text=format_percent(day["utilization"]),
                 between="of the payment",
             ),
         ],
@@ -451,23 +450,21 @@ def _with_services(
     names = [*dict.fromkeys(str(row["service"]) for row in rows)]
     jobs = {row["service"] for row in rows if math.isfinite(number_of(row, "hours_per_day"))}
     counts = counted_services(len(names) - len(jobs), len(jobs))
-    where = formatting.join_words(
-        [f"{formatting.format_count(pool['most_gpus'])} x {pool[GPU]}" for pool in pool_rows]
-    )
+    where = join_words([f"{format_count(pool['most_gpus'])} x {pool[GPU]}" for pool in pool_rows])
     total = sum(pool[_COST] for pool in pool_rows)
     gpus = sum(pool["most_gpus"] for pool in pool_rows)
-    hours = formatting.format_count(sum(pool["gpu_hours"] for pool in pool_rows))
+    hours = format_count(sum(pool["gpu_hours"] for pool in pool_rows))
     placed = [row for row in rows if number_of(row, "share") > 0]
     weakest = max(placed, key=evidence_rank_of, default=rows[0])
     return replace(
         page,
-        title=f"Where do {formatting.join_words(names)} run together?",
+        title=f"Where do {join_words(names)} run together?",
         headline=(
             f"{counts} run on {where}: {format_result(_COST, total)} a day."
         ),
         figures=[
             Figure(
-                name="GPUs at most", text=formatting.format_count(gpus),
+                name="GPUs at most", text=format_count(gpus),
                 between=_gpus_between(options, pool_rows[0][GPU] if len(pool_rows) == 1 else "")
                 or f"{hours} GPU-hours a day",
             ),

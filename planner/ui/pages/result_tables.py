@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.base import formatting
-from planner.base.csv_cells import Row
+from planner.base.csv_cells import Row, TypedRow
+from planner.base.formatting import (
+    format_count,
+    format_gpus_of_row,
+    format_parameter,
+    format_probability,
+    summarize_assumed,
+)
 from planner.decide.assumptions import SensitiveAssumption
 from planner.decide.explain.explanation import Explanation
 from planner.errors import PlannerError
@@ -49,7 +55,7 @@ from planner.show.presenters.format_results import (
     plan_of,
 )  # fmt: skip
 from planner.show.presenters.prices import format_price
-from planner.show.presenters.row_tables import PLACEMENT_COLUMNS, Rows
+from planner.show.presenters.row_tables import PLACEMENT_COLUMNS, Manifest, Rows
 from planner.show.presenters.uncertainty import (
     EVIDENCE,
     FOR_ASSUMED,
@@ -236,7 +242,7 @@ def assumptions(
             ("question", "chosen"), rows, text_columns=(0, 1), name="defaults", caption=caption
         )
         blocks.append(table)
-    if line := formatting.summarize_assumed([*map(str, facts.get("assumed") or ())]):
+    if line := summarize_assumed([*map(str, facts.get("assumed") or ())]):
         blocks.append(make_lines(f"No source, or default of the GPU's class: {line}."))
     if sources := [*_sources(specs, catalogue)]:
         heads, caption = ("spec", "figures", "source"), "Sources of the figures"
@@ -313,7 +319,7 @@ _COUNTS = {
 }
 
 
-def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
+def manifest_section(manifest: Manifest, **more: str) -> Section:
     """Return a section with the command, versions, counts and specs of a manifest."""
     pairs = {name: _format_entry(manifest[name]) for name in _PROVENANCE_KEYS if manifest.get(name)}
     pairs |= {
@@ -340,7 +346,7 @@ def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
 def _format_entry(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return formatting.format_parameter(value)
+    return format_parameter(value)
 
 
 CHANGES = "What would change the answer?"
@@ -387,8 +393,6 @@ def add_new_prediction(page: Page, pinned: SavedPlan) -> Page:
     return replace(page, sections=sections)
 
 
-AnyRow = Mapping[str, Any]
-
 MOST_RANKS = 10
 """Choices of the chart on the first screen."""
 
@@ -415,7 +419,7 @@ _BATCHES = ("global_batch_size", "batch_size", "concurrency")
 _FIGURES = 3
 
 
-def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
+def headline(workload: Workload, row: Row, verb: str = "runs") -> str:
     """Return the answer as a sentence: the GPUs on which a model ``verb``, time and cost."""
     software = next((str(row[name]) for name in terms_about("software") if row.get(name)), "")
     contract = str(row.get("contract") or "")
@@ -432,14 +436,14 @@ def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
     return f"{where}{plan}: it {' and '.join(statements)}." if statements else f"{where}{plan}."
 
 
-def _first_with_number(row: AnyRow, names: Mapping[str, str]) -> list[tuple[str, str]]:
+def _first_with_number(row: Row, names: Mapping[str, str]) -> list[tuple[str, str]]:
     """The first column with a number in the row, with its phrase; empty if there is none."""
     pairs = (item for item in names.items() if math.isfinite(number_of(row, item[0])))
     return [*pairs][:1]
 
 
 def figures(
-    row: AnyRow,
+    row: Row,
     ends: Mapping[str, Ends],
     chance: float = math.nan,
     first: Sequence[str] = (),
@@ -468,7 +472,7 @@ def figures(
     return chosen[:_FIGURES]
 
 
-def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
+def _figure(row: Row, name: str, ends: Mapping[str, Ends]) -> Figure:
     """Return the figure of a row's column: its value with unit and its 90 % interval."""
     text = format_result(name, row[name], ends.get(name))
     value, _, between = text.partition(" (")
@@ -483,7 +487,7 @@ def _chance(name: str, share: float, title: str) -> Figure:
     """Return the figure of a probability (0 to 1) with its name and explanation."""
     return Figure(
         name=name,
-        text=formatting.format_probability(share),
+        text=format_probability(share),
         between="of runs like this",
         title=title,
     )
@@ -503,7 +507,7 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     level, _, details = str(basis or "").partition(", ")
     if level not in EVIDENCE:
         return None
-    count = f"{formatting.format_count(runs)} on this GPU" if isinstance(runs, int) and runs else ""
+    count = f"{format_count(runs)} on this GPU" if isinstance(runs, int) and runs else ""
     proven = "not proven" if runs == 0 else count
     level_text, long = EVIDENCE[level]
     return Evidence(
@@ -511,37 +515,35 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     )
 
 
-def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
+def hints(workload: Workload, row: Row) -> dict[str, str]:
     """Return the main values of a row as text by label, such as GPUs, plan and memory."""
     if not row.get("feasible", True):
         return {"GPUs": format_gpus(row), "no plan": str(row.get("reason") or "")}
     if _GPUS not in row:  # a day, whose hours have plans
         return {name.replace("_", " "): format_result(name, value) for name, value in row.items()}
     details = {"GPUs": format_gpus(row), "plan": plan_of(workload, row)}
-    details |= {
-        label(name): formatting.format_parameter(row[name]) for name in _BATCHES if row.get(name)
-    }
+    details |= {label(name): format_parameter(row[name]) for name in _BATCHES if row.get(name)}
     for name in dict.fromkeys([*workload.wording.shown_columns, *_COSTS, _PEAK]):
         if math.isfinite(number_of(row, name)) and not is_redundant(name, row):
             details[label(name)] = format_result(name, row[name], ends_in(name, row))
     badge = evidence(row.get("basis"), row.get(_RUNS))
     if math.isfinite(number_of(row, _FIT_WORDS)):
-        details["fits"] = formatting.format_probability(number_of(row, _FIT_WORDS))
+        details["fits"] = format_probability(number_of(row, _FIT_WORDS))
     return details | {"price": _price_text(row), "evidence": badge.text if badge else ""}
 
 
-def format_gpus(row: AnyRow) -> str:
+def format_gpus(row: Row) -> str:
     """Return a row's GPUs as text, ``8 x h100``; the GPU alone if the number is unknown."""
     count = number_of(row, _GPUS)
-    return formatting.format_gpus_of_row(row) if math.isfinite(count) else str(row["gpu"])
+    return format_gpus_of_row(row) if math.isfinite(count) else str(row["gpu"])
 
 
-def price_lines(row: AnyRow) -> list[str]:
+def price_lines(row: Row) -> list[str]:
     """Return the price of a GPU-hour as a sentence, in a list; empty if it is unknown."""
     return [f"Price: {text}."] if (text := _price_text(row)) else []
 
 
-def _price_text(row: AnyRow) -> str:
+def _price_text(row: Row) -> str:
     """Return the price of a GPU-hour with offers, date and contract; "" if it is unknown."""
     price = format_price(row)
     contract = f", {row['contract']}" if row.get("contract") else ""
@@ -550,12 +552,12 @@ def _price_text(row: AnyRow) -> str:
 
 def ranking(
     workload: Workload,
-    rows: Sequence[AnyRow],
+    rows: Sequence[Row],
     column: str,
-    names: Callable[[AnyRow], str],
+    names: Callable[[TypedRow], str],
     caption: str,
     factor: float = 1.0,
-    ends: Callable[[AnyRow], Ends | None] | None = None,
+    ends: Callable[[Row], Ends | None] | None = None,
 ) -> RankingChart | None:
     """Return a chart of the first rows, the answer first; None if no row has a value.
 
@@ -601,7 +603,7 @@ def ranking_chart(name: str, caption: str, column: str, rows: Sequence[RankingRo
     return RankingChart(name=name, caption=caption, unit=unit_text, rows=[*map(scaled, rows)])
 
 
-def suggestion_ranking(row: AnyRow, levers: Sequence[LeverEffect]) -> RankingChart | None:
+def suggestion_ranking(row: Row, levers: Sequence[LeverEffect]) -> RankingChart | None:
     """Return a chart of an answer's cost with one input changed; None without suggestions."""
     changes = [lever for lever in levers if math.isfinite(lever.value)]
     columns = {change.column for change in changes}

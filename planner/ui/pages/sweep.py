@@ -6,13 +6,13 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-from planner.base import formatting
 from planner.base.csv_cells import Row as SweepRow
+from planner.base.csv_cells import TypedRow
+from planner.base.formatting import format_count, join_words
 from planner.decide.sizing.fleet import COSTS
 from planner.decide.sizing.purchase import PurchaseOption, options_of_row
 from planner.question.names import GPU
@@ -119,14 +119,14 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     manifest = {"version": sweep.version, "command": f"planner sweep show {where}"}
     question = [*filter(None, [plan.description]), *counts_lines(sweep, summary)]
     varied = [AXES.get(name) or name.replace("_", " ") for name in plan.varied]
-    models = formatting.join_words(dict.fromkeys(group.model for group in groups)) or plan.name
+    models = join_words(dict.fromkeys(group.model for group in groups)) or plan.name
     priced = [
         (group, row)
         for group in groups
         if COST in group.best and (row := group.recommended) is not None
     ]
     page = Page(
-        title=f"Which {formatting.join_words(varied) or 'plan'} for {models}?",
+        title=f"Which {join_words(varied) or 'plan'} for {models}?",
         subject=plan.name,
         question=[*question, *version_notes(sweep.version)],
         answer=lines or ["No scenario has a plan."],
@@ -215,12 +215,9 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
     chosen = figures(row, ends, first=columns)
     if len(summary.groups) == 1:
         return chosen
-    planned = (
-        f"{formatting.format_count(summary.feasible)} of "
-        f"{formatting.format_count(summary.scenarios)}"
-    )
+    planned = f"{format_count(summary.feasible)} of {format_count(summary.scenarios)}"
     answered = sum(bool(group.best) for group in summary.groups)
-    works = f"{formatting.format_count(answered)} of {formatting.format_count(len(summary.groups))}"
+    works = f"{format_count(answered)} of {format_count(len(summary.groups))}"
     return [
         Figure(name="works with a plan", text=works),
         Figure(name="scenarios with a plan", text=planned),
@@ -232,7 +229,7 @@ def _headline(
     groups: Sequence[WorkloadGroup], row: SweepRow, recommended: Sequence[SweepRow]
 ) -> str:
     """Return the recommended scenario; for several works, how often each GPU is recommended."""
-    number = formatting.format_count(len(groups))
+    number = format_count(len(groups))
     if len(groups) == 1:
         return headline(workload_of(groups[0].workload), row, "should run")
     won = Counter(str(row["gpu"]) for row in recommended)
@@ -240,14 +237,14 @@ def _headline(
         return f"Plans for {number} works, none of them with a price."
     if len(won) == 1 and len(recommended) == len(groups):
         return f"The recommended GPU is {next(iter(won))}, in each of {number} works."
-    texts = [f"{gpu} for {formatting.format_count(count)}" for gpu, count in won.most_common()]
-    return f"Of {number} works the recommended GPU is {formatting.join_words(texts)}."
+    texts = [f"{gpu} for {format_count(count)}" for gpu, count in won.most_common()]
+    return f"Of {number} works the recommended GPU is {join_words(texts)}."
 
 
 def _ranking(
     workload: Workload,
     rows: Sequence[ResultRow],
-    priced: Sequence[tuple[WorkloadGroup, Mapping[str, Any]]],
+    priced: Sequence[tuple[WorkloadGroup, TypedRow]],
 ) -> RankingChart | None:
     """Return a chart of the cost of each GPU and contract with its best number of GPUs.
 
@@ -269,7 +266,7 @@ def _ranking(
             places.setdefault(format_placement(row), row)
     return ranking(
         workload, [*places.values()], column,
-        lambda row: f"{formatting.format_count(row['num_gpus'])} x {format_placement(row)}",
+        lambda row: f"{format_count(row['num_gpus'])} x {format_placement(row)}",
         "The cost on each GPU and contract: the recommended plan, then the cheapest numbers; "
         "90 % intervals at the price",
         float(priced[0][1].get("tie_factor") or 1.0), partial(measured_ends, COST),
@@ -305,9 +302,8 @@ def _scenarios(
     shown = sum(bool(row["feasible"]) for row in rows)
     if shown < summary.feasible:
         notes.append(
-            f"The cheapest {formatting.format_count(shown)} of "
-            f"{formatting.format_count(summary.feasible)} with a "
-            "plan; the files of the sweep have all."
+            f"The cheapest {format_count(shown)} of {format_count(summary.feasible)} with a plan; "
+            "the files of the sweep have all."
         )
     without = summary.scenarios - summary.feasible
     measures = [name for measure in (COST, TIME) for name in MEASURES[measure]]
@@ -335,13 +331,11 @@ def _scenarios(
         if infeasible_rows := [row for row in workload_rows if not row["feasible"]]:
             names = ["scenario", *dict.fromkeys([*varied, "gpu", "num_gpus", "reason"])]
             share_text = (
-                f"{formatting.format_count(len(infeasible_rows))} of "
+                f"{format_count(len(infeasible_rows))} of "
                 if len(infeasible_rows) < without
                 else ""
             )
-            caption = (
-                f"{share_text}{formatting.format_count(without)} scenarios without a plan, and why"
-            )
+            caption = f"{share_text}{format_count(without)} scenarios without a plan, and why"
             no_plan = make_table(
                 f"no_plan_{workload.name}", caption, workload, infeasible_rows, names
             )

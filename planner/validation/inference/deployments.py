@@ -214,11 +214,9 @@ def _attention_ranks(run: Run, prefix: str, split: Mapping[str, int]) -> int:
     tensor, pipeline = split["tensor_parallel"], split["pipeline_parallel"]
     of_experts = (run.count(f"{prefix}expert_tensor_parallel") or 1) * split["expert_parallel"]
     max_gpus = (run.count("num_gpus") or _MOST_GPUS) if not prefix else _MOST_GPUS
-    return (
-        of_experts // tensor
-        if of_experts % tensor == 0 and of_experts * pipeline <= max_gpus
-        else 1
-    )
+    if of_experts % tensor == 0 and of_experts * pipeline <= max_gpus:
+        return of_experts // tensor
+    return 1
 
 
 def _replicas(run: Run, split: Mapping[str, int]) -> float:

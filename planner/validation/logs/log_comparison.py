@@ -348,8 +348,7 @@ def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison
         log_kind = "reinforcement learning" if is_of_rollouts else log_kind
         raise LaunchError(
             f"The log is from {log_kind} ({reading.title}), the plan is for "
-            f"{planned.pinned.workload}: "
-            "give the plan that was launched."
+            f"{planned.pinned.workload}: give the plan that was launched."
         )
     _require_same_run(reading, planned)
     if planned.is_of_rollouts:

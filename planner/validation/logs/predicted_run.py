@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner.base.csv_cells import Row
+from planner.base.csv_cells import Row, TypedRow
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.errors import PlannerError
@@ -67,7 +67,7 @@ class PredictedRun:
         return cls.of(pinned)
 
     @cached_property
-    def row(self) -> Mapping[str, Any]:
+    def row(self) -> TypedRow:
         """Its parameters and predictions, by result column."""
         return first_row({**self.evaluation.candidates.columns(), **self.evaluation.more})
 

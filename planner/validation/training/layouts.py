@@ -484,10 +484,8 @@ def _pipeline(context: LayoutChoice) -> list[int]:
 
 def _context(context: LayoutChoice) -> list[int]:
     """Return context-parallel sizes to try: of the run, else 1; more if GPUs share a sequence."""
-    context_parallel, shared = (
-        context.run.count("context_parallel"),
-        context.run.number("gpus_per_sequence"),
-    )
+    context_parallel = context.run.count("context_parallel")
+    shared = context.run.number("gpus_per_sequence")
     if context_parallel or not shared or not context.profile.context_parallel:
         return [context_parallel or 1]
     return _powers_of_two(_MOST_CONTEXT_PARALLEL)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import (
     CodeArray,
     FloatArray,
@@ -21,7 +19,7 @@ from planner.base.arrays import (
     first,
 )
 from planner.base.csv_cells import Row, Value, number_of_row
-from planner.base.formatting import format_large
+from planner.base.formatting import format_gib, format_large
 from planner.base.records import record
 from planner.base.software_enums import Placement
 from planner.base.units import GIB, ceil_div
@@ -55,7 +53,7 @@ from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.run_cost import RunCost, calendar_factors, run_cost
 from planner.estimators.training.training_estimate import broken_rule
 from planner.formulas.power import range_of_product
-from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.optimize.source import Candidates, Columns, InputsChange, Need, Source
 from planner.question.terms import terms_of
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.training_workload import AdapterSetup
@@ -131,7 +129,7 @@ class RlSource(Source):
         machine = self.inputs.engine_machine if generates else self.inputs.machine
         return float(machine.gpu.allocatable_memory)
 
-    def changed(self, change: Callable[[Any], Any]) -> RlSource:
+    def changed(self, change: InputsChange) -> RlSource:
         """The source with ``change`` applied to the inputs, on both kinds of GPUs."""
         inputs, other = change(self.inputs), self.inputs.rollout_machine
         if other is not None:
@@ -419,27 +417,27 @@ def _format_adapter_sync(inputs: RlInputs) -> str:
 ENGINE_DEGREES = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}
 
 
-def layout(row: Mapping[str, object]) -> str:
+def layout(row: Row) -> str:
     """``async(1) 24+40: tp2 ep8 / 20 x tp2``: placement with staleness, the split, the layouts."""
     partial = ["partial"] if row["partial_rollout"] else []
     details = " ".join([*_format_staleness(row), *partial])
     return f"{row['placement']}{f'({details})' if details else ''} {_format_split(row)}"
 
 
-def plan_words(row: Mapping[str, object]) -> str:
+def plan_words(row: Row) -> str:
     """The layout of a row as text, with the details in brackets spelled out."""
     older = [f"staleness {steps}" for steps in _format_staleness(row)]
     partial = ["partial rollouts"] if row["partial_rollout"] else []
     return ", ".join([f"{row['placement']} {_format_split(row)}", *older, *partial])
 
 
-def _format_staleness(row: Mapping[str, object]) -> list[str]:
+def _format_staleness(row: Row) -> list[str]:
     """The staleness, unless the placement implies it."""
     is_implied = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
     return [] if is_implied else [str(row["staleness"])]
 
 
-def _format_split(row: Mapping[str, object]) -> str:
+def _format_split(row: Row) -> str:
     """GPUs and layouts as text, ``24+40: tp2 ep8 / 20 x tp2``: trainer, then engines."""
     train, rollout = number_of_row(row, "train_gpus"), number_of_row(row, "rollout_gpus")
     has_separate_gpus = row["placement"] != Placement.COLOCATED.word
@@ -495,8 +493,7 @@ def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
         f"{batch:,.0f} sequences on {first(c.data_parallel):g} copies",
         f"{first(c.reference_gpus):,.0f} and {first(c.critic_gpus):,.0f} GPUs",
         f"{inputs.machine.gpu.name} and {inputs.engine_machine.gpu.name}",
-        f"that takes {formatting.format_gib(first(runs.step.rollout.needed))} a GPU with "
-        "all weights",
+        f"that takes {format_gib(first(runs.step.rollout.needed))} a GPU with all weights",
     )
     rules: tuple[Reason, ...] = (*RL_ONLY_RULES, ROLLOUT_CACHE)
     return {rule.name: text for rule, text in zip(rules, texts, strict=True)}

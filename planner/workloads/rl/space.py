@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -26,7 +26,7 @@ from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.optimize.source import Source
 from planner.question.names import PLACEMENT, TRAIN_GPUS
-from planner.question.request import Request
+from planner.question.request import Request, Settings
 from planner.question.terms import glossary, parameter_defaults, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
@@ -152,7 +152,7 @@ def trains_on_answers(question: WorkloadQuestion, framework: FrameworkProfile) -
 
 
 def rl_mesh(
-    inputs: RlInputs, space: SearchSpace, settings: Mapping[str, object], counts: Sequence[int]
+    inputs: RlInputs, space: SearchSpace, settings: Settings, counts: Sequence[int]
 ) -> OpenMesh[RlConfigurations]:
     """All combinations of the values of trainer, engine and placement parameters.
 
@@ -195,9 +195,7 @@ def rl_mesh(
     return OpenMesh(kind=kind, axes=[axis for axis in axes if axis])
 
 
-def _splits(
-    inputs: RlInputs, parameter_values: Mapping[str, object], counts: Sequence[int]
-) -> Factor:
+def _splits(inputs: RlInputs, parameter_values: Settings, counts: Sequence[int]) -> Factor:
     """Columns of placements and numbers of trainer GPUs, without rows that rules exclude."""
     defaults = parameter_defaults("rl")
     names = (PLACEMENT, *_LEARNING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +44,7 @@ from planner.estimators.power_draw import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.goals import Constraint, Objective
 from planner.optimize.problem import confidence_factor, limit_on_predictions
-from planner.optimize.source import Block, Columns, Need
+from planner.optimize.source import Block, Columns, InputsChange, Need
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
 from planner.workloads.assumptions import pool_complexity
@@ -127,7 +127,7 @@ class PrefillDecodeSource(ServingSource):
         prefill = {f"prefill_{name}": value for name, value in self.prefill_site.columns.items()}
         return {**super().question_columns, **prefill}
 
-    def changed(self, change: Callable[[Any], Any]) -> PrefillDecodeSource:
+    def changed(self, change: InputsChange) -> PrefillDecodeSource:
         """The source with ``change`` applied to the settings of both pools."""
         inputs, before = change(self.inputs), change(self.space.prefill_setting)
         space = replace(self.space, prefill_setting=before, decode_setting=inputs)

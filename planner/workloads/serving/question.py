@@ -266,9 +266,8 @@ def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> Serv
             published = acceptance(method, is_tree=(steps or drafted) < drafted)
             values["acceptance_rate"] = published.assumed
             notes.defaults["acceptance_rate"] = (
-                f"{published.assumed:g} (as published for {method or 'drafts'}; "
-                f"{published.low:g} to "
-                f"{published.high:g} is usual)"
+                f"{published.assumed:g} (as published for {method or 'drafts'}; {published.low:g} "
+                f"to {published.high:g} is usual)"
             )
     values["arrivals"] = arrivals_of(request, drawn=is_drawn(request.router))
     notes.defaults.update(traffic_defaults(request))

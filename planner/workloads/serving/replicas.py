@@ -296,10 +296,8 @@ class ReplicaSource(ServingSource):
         work, makespan, rate = self.inputs.workload, None, served.request_rate
         if work.num_requests is not None and work.request_rate is None:
             at_once = self.inputs.engine.scheduler.max_num_seqs * c.attention_data_parallel
-            running, requests_per_replica = (
-                np.minimum(c.concurrency, at_once),
-                work.num_requests / replicas,
-            )
+            running = np.minimum(c.concurrency, at_once)
+            requests_per_replica = work.num_requests / replicas
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 reported = share_until_the_end(self.inputs, served, running, requests_per_replica)
                 # As a benchmark reports it, until its last answer.

@@ -242,10 +242,8 @@ def _overload_message(c: ServingConfigurations, capacity: float, rate: float) ->
     concurrency = f"{c.concurrency[0]:,.0f} requests in each"
     if isinstance(c, PoolConfigurations):
         pools = f"{c.prefill_replicas[0]:.0f} prefill and {c.replicas[0]:.0f} decode workers"
-        configuration, remedy = (
-            f"{pools} and {concurrency}",
-            f"{np.ceil(rate / capacity):.0f} times as many",
-        )
+        configuration = f"{pools} and {concurrency}"
+        remedy = f"{np.ceil(rate / capacity):.0f} times as many"
     else:
         number = float(np.ravel(c.data_parallel)[0])
         configuration = f"{number:.0f} replica{'' if number == 1 else 's'} and {concurrency}"

@@ -49,6 +49,7 @@ from planner.question.names import (
     EXPERT_PARALLEL,
     PIPELINE_PARALLEL,
 )
+from planner.question.request import Settings
 from planner.question.terms import parameter_defaults, terms_about, terms_of
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
@@ -255,7 +256,7 @@ _ANSWER_ONLY_PARAMETERS = (*_CACHE, "concurrency", "max_num_batched_tokens")
 
 def serving_mesh(
     space: SearchSpace,
-    settings: Mapping[str, object],
+    settings: Settings,
     *,
     counts: Sequence[int] | None,
     model: ModelSpec,
@@ -359,7 +360,7 @@ def _layouts(
 
 
 def _quantizations(
-    space: SearchSpace, settings: Mapping[str, object], model: ModelSpec, has_experts: bool
+    space: SearchSpace, settings: Settings, model: ModelSpec, has_experts: bool
 ) -> Factor:
     """Columns of weight formats (dense, experts): of the user, the checkpoint, or the space."""
     weight_formats: object = space.parameters.get("quantization", "w16a16")
@@ -489,7 +490,7 @@ def batch_sources(scene: HardwareScenario) -> list[Source]:
 def _pool_source(
     scene: HardwareScenario,
     mesh: OpenMesh[ServingConfigurations],
-    settings: Mapping[str, object],
+    settings: Settings,
     rate: float | None,
 ) -> PrefillDecodeSource:
     """The source of prefill and decode pools; ``settings`` may differ for prefill workers."""
@@ -534,7 +535,7 @@ _GPUS_OF_A_SIDE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 def _attention_ffn_source(
     scene: HardwareScenario,
     mesh: OpenMesh[ServingConfigurations],
-    settings: Mapping[str, object],
+    settings: Settings,
     rate: float | None,
 ) -> PrefillDecodeSource:
     """The source of pools whose decode workers have attention and FFN on separate GPUs.
@@ -623,9 +624,7 @@ def _engine(scene: HardwareScenario, place: PricedHardware) -> EngineProfile:
     return with_options(engine, request)
 
 
-def _mesh(
-    scene: HardwareScenario, settings: Mapping[str, object]
-) -> OpenMesh[ServingConfigurations]:
+def _mesh(scene: HardwareScenario, settings: Settings) -> OpenMesh[ServingConfigurations]:
     """All combinations of parameter values of one replica, narrowed by the user's ``settings``."""
     question, engine = scene.question, _engine(scene, scene.place)
     is_search = question.request.space != SINGLE and question.request.workload == "serve"

@@ -24,7 +24,7 @@ from planner.formulas.trace_queueing import PrefillServerPath, drifting_counts
 from planner.logs.traces import Trace, read_trace
 from planner.question.names import ACTIVE_SHARE, REQUESTS_PER_USER, USERS
 from planner.question.parse_values import format_input, parse_int, parse_value
-from planner.question.request import Request
+from planner.question.request import Answers, Request
 from planner.question.terms import glossary, terms_about
 from planner.specs.arrivals import (
     LOADS,
@@ -390,8 +390,8 @@ def _fit_lengths(
 
 
 def traffic_answers(
-    answers: Mapping[str, object], base: Request | None, option_name: Callable[[str], str] = str
-) -> Mapping[str, object]:
+    answers: Answers, base: Request | None, option_name: Callable[[str], str] = str
+) -> Answers:
     """Request rate [1/s] and lengths [tokens] that follow from traffic answers, by term.
 
     Raises SpecError or SearchSpaceError if a file cannot be read, or has no times; or if an answer
@@ -459,14 +459,12 @@ def answers_of(
     return answers
 
 
-def measured_answers(request: Request) -> Mapping[str, object]:
+def measured_answers(request: Request) -> Answers:
     """Request rate [1/s] and lengths [tokens] from measured traffic, by term; else empty."""
     question = _measured_question(request)
-    return (
-        answers_of(question, str(getattr(request, question)), request.prompt_range)
-        if question
-        else {}
-    )
+    if question:
+        return answers_of(question, str(getattr(request, question)), request.prompt_range)
+    return {}
 
 
 def _measured_question(request: Request) -> str:
@@ -550,9 +548,8 @@ def traffic_defaults(request: Request) -> Mapping[str, str]:
     habits = traffic_answers({name: getattr(request, name) for name in _HABITS}, None)
     if habits and habits["request_rate"] == request.request_rate:
         defaults["request_rate"] = (
-            f"{request.request_rate:,.4g} ({request.users:,} users, "
-            f"{request.requests_per_user:g} requests an hour of the {request.active_share:.0%} "
-            "that are active)"
+            f"{request.request_rate:,.4g} ({request.users:,} users, {request.requests_per_user:g} "
+            f"requests an hour of the {request.active_share:.0%} that are active)"
         )
     return defaults
 

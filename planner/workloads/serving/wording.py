@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import first
-from planner.base.csv_cells import number_of_row
+from planner.base.csv_cells import Row, number_of_row
 from planner.base.formatting import format_percent
 from planner.configurations.configuration_tables import PREFILL, ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
@@ -100,7 +100,7 @@ def _format_drafts(work: ServingWorkload) -> str:
     return f"{work.draft_tokens} draft tokens, none accepted: give --acceptance-rate"
 
 
-def layout(row: Mapping[str, object]) -> str:
+def layout(row: Row) -> str:
     """The layout of a row as text: ``8 x tp4`` replicas, or ``2 x tp1 + 3 x tp2`` workers."""
     workers = f"{row['replicas']:,} x {_format_degrees(row, '')}"
     if row.get("prefill_replicas") is None:
@@ -108,7 +108,7 @@ def layout(row: Mapping[str, object]) -> str:
     return f"{row['prefill_replicas']:,} x {_format_degrees(row, PREFILL)} + {workers}"
 
 
-def _format_degrees(row: Mapping[str, object], prefix: str) -> str:
+def _format_degrees(row: Row, prefix: str) -> str:
     """The parallel degrees above 1 of a row as text, such as ``tp4 pp2``; default ``tp1``."""
     degrees = {
         abbreviation: number_of_row(row, prefix + name) if row[prefix + name] else 1
@@ -118,12 +118,12 @@ def _format_degrees(row: Mapping[str, object], prefix: str) -> str:
     return " ".join(parts) or "tp1"
 
 
-def _format_short(row: Mapping[str, object]) -> str:
+def _format_short(row: Row) -> str:
     """The layout, the types, and the requests at once."""
     return f"{layout(row)}, {_format_types(row)}, concurrency {row['concurrency']:,}"
 
 
-def _format_brief(row: Mapping[str, object]) -> str:
+def _format_brief(row: Row) -> str:
     """A row in one line: numbers and layout of workers, number formats, concurrency."""
     workers = f"{row['replicas']:,} x {_format_degrees(row, '')}"
     if row.get("mode") == ATTENTION_FFN:
@@ -150,7 +150,7 @@ def _format_broken_rule(candidates: Candidates, rule: str) -> str:
     return " ".join(f"{name}={row[name]}" for name in names)
 
 
-def _format_room(row: Mapping[str, object], max_requests: int) -> str:
+def _format_room(row: Row, max_requests: int) -> str:
     """Text on how many of the concurrent requests fit in memory; empty if all fit."""
     number = number_of_row(row, "concurrency")
     return f"room for {max_requests:,} of {number:,} requests" if max_requests < number else ""

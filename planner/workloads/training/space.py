@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import Values
-from planner.base.csv_cells import Value, number_of_row
+from planner.base.csv_cells import Row, Value, number_of_row
 from planner.base.enums import (
     AdapterKind,
     AdapterTargets,
@@ -42,7 +42,7 @@ from planner.errors import SearchSpaceError
 from planner.estimators.kernel_work import rates
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.source import Source
-from planner.question.request import PlanRequest, Request
+from planner.question.request import PlanRequest, Request, Settings
 from planner.question.terms import terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -178,7 +178,7 @@ def source_defaults(source: Any) -> dict[str, Value]:
 
 def mesh_of(
     space: SearchSpace,
-    settings: Mapping[str, object],
+    settings: Settings,
     *,
     num_gpus: Iterable[int],
     model: ModelSpec,
@@ -358,8 +358,7 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
         ):
             notes[_LOSS] = (
                 f"{bytes_per_logit:g} bytes per logit ({profile.name}'s default; linear, as "
-                "Liger's or cut "
-                "cross-entropy, keeps almost none)"
+                "Liger's or cut cross-entropy, keeps almost none)"
             )
     is_other = profile.lora_targets is not AdapterTargets.ATTENTION
     if is_other and work.adapter.is_low_rank and scene.question.request.lora_targets is None:
@@ -382,7 +381,7 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
     return notes
 
 
-def alternative_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[str, str]]:
+def alternative_software(source: Source, row: Row) -> dict[str, dict[str, str]]:
     """Software settings that may make a plan faster or smaller, by description."""
     inputs = training_inputs(source)
     alternatives: dict[str, dict[str, str]] = {}
@@ -392,10 +391,8 @@ def alternative_software(source: Source, row: Mapping[str, object]) -> dict[str,
     if best is not None:
         choice = kernel.word if kernel else _OF_CLASS[inputs.framework.execution.attention_kernels]
         alternatives[f"{_KERNEL} {best.word} instead of {choice}"] = {_KERNEL: best.word}
-    bytes_per_logit, split = (
-        inputs.framework.memory.per_logit,
-        number_of_row(row, "tensor_parallel"),
-    )
+    bytes_per_logit = inputs.framework.memory.per_logit
+    split = number_of_row(row, "tensor_parallel")
     length = inputs.workload.sequence_length / number_of_row(row, "context_parallel")
     tokens = number_of_row(row, "micro_batch_size") * length
     logit_bytes = bytes_per_logit * tokens * inputs.model.vocab_size / split

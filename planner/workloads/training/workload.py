@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import first
-from planner.base.csv_cells import Value
+from planner.base.csv_cells import Row, Value
 from planner.base.enums import AdapterKind, AdapterTargets, ComputePrecision
 from planner.base.formatting import format_large
 from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel
@@ -85,7 +85,7 @@ def question_lines(inputs: TrainingInputs) -> list[str]:
     return lines
 
 
-def format_short(row: Mapping[str, object]) -> str:
+def format_short(row: Row) -> str:
     """The values of a row that differ from the simplest, as ``--set`` takes them."""
     return " ".join(
         f"{name}={str(row[name]).lower()}"

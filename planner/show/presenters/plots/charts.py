@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import BoolArray, FloatArray, first
+from planner.base.formatting import format_significant
 from planner.base.records import record
 from planner.base.units import GIB, TERA, ceil_div
 from planner.confidence.intervals import LEVEL
@@ -93,9 +93,8 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     computing = [kernel for kernel in kernels if kernel.flops > 0]
     if not computing:
         raise SearchSpaceError(
-            "--picture roofline: the whole step reaches a specified share of the peak, so "
-            "there are no "
-            "kernels to draw: leave out --flops-efficiency."
+            "--picture roofline: the whole step reaches a specified share of the peak, so there "
+            "are no kernels to draw: leave out --flops-efficiency."
         )
     height = min(max(0.5 * picture.width, 320), 640)
     with drawing(picture, height=height) as canvas:
@@ -559,7 +558,7 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
             edgecolor=theme.background,
             linewidth=1.0,
         )
-        amount_text = formatting.format_significant(amount)
+        amount_text = format_significant(amount)
         if amount > _LEAST_NAMED * bar.total:
             handles.append(drawn)
             labels.append(f"{part_label(part)} {amount_text} ({100 * amount / bar.total:.0f} %)")
@@ -587,17 +586,14 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
 
 def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
     """Draw the 90 % interval and the bound, such as usable memory; return the bar's title."""
-    text = f"{bar.title}: {formatting.format_significant(bar.total)} {bar.unit}"
+    text = f"{bar.title}: {format_significant(bar.total)} {bar.unit}"
     if all(map(np.isfinite, bar.ends)):
         low, high = bar.ends
         axes.plot(bar.ends, (-0.45, -0.45), color=canvas.theme.recommended, linewidth=2.2)
-        text += (
-            f", 90 % interval {formatting.format_significant(low)} to "
-            f"{formatting.format_significant(high)}"
-        )
+        text += f", 90 % interval {format_significant(low)} to {format_significant(high)}"
     if np.isfinite(bar.bound):
         axes.axvline(bar.bound, color=canvas.theme.bad, linewidth=1.6, linestyle=(0, (4, 2)))
-        text += f"; {formatting.format_significant(bar.bound)} {bar.unit} usable"
+        text += f"; {format_significant(bar.bound)} {bar.unit} usable"
     return text
 
 

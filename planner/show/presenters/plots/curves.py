@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import BoolArray
 from planner.base.csv_cells import Row
+from planner.base.formatting import format_count
 from planner.base.records import record
 from planner.base.units import UNITS, ceil_div
 from planner.decide.sizing.size import Size
@@ -251,9 +251,9 @@ def _format_gpu_span(counts: Sequence[int]) -> str:
     """Return the smallest and the largest number of GPUs as text: ``8 to 64 GPUs``."""
     lowest, highest = min(counts), max(counts)
     span = (
-        formatting.format_count(lowest)
+        format_count(lowest)
         if lowest == highest
-        else f"{formatting.format_count(lowest)} to {formatting.format_count(highest)}"
+        else f"{format_count(lowest)} to {format_count(highest)}"
     )
     return f"{span} GPUs"
 
@@ -312,7 +312,7 @@ def _first_numeric_column(rows: Sequence[Row], names: Sequence[str]) -> str:
     return next(columns, "num_gpus")
 
 
-def _value(row: Mapping[str, Any], name: str) -> float:
+def _value(row: Row, name: str) -> float:
     value = row.get(name)
     return math.nan if value is None else float(value)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.base import formatting
 from planner.base.arrays import FloatArray
 from planner.base.atomic_write import write_atomically
+from planner.base.formatting import format_duration, format_gib
 from planner.base.units import GIB, ceil_div
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError
@@ -29,6 +29,7 @@ from planner.question.names import CONTEXT_PARALLEL, EXPERT_PARALLEL, TENSOR_PAR
 from planner.show.presenters.format_results import short_plan
 from planner.show.presenters.infeasible import question_title
 from planner.show.presenters.plots.picture import Canvas, Picture, draw, drawing, read_width
+from planner.show.presenters.row_tables import Manifest
 from planner.show.presenters.workload_details import details_of
 from planner.show.theme import DARK, LIGHT, Theme, blend, part_label, readable_on
 from planner.workloads.make_plan import Plan
@@ -187,7 +188,7 @@ def _draw_lanes(
     axes.grid(visible=False)
     axes.set_facecolor(canvas.theme.panel)
     _ticks(canvas, axes, timeline, scale)
-    text = f"{timeline.title or 'step'}: {formatting.format_duration(timeline.makespan)}"
+    text = f"{timeline.title or 'step'}: {format_duration(timeline.makespan)}"
     if timeline.skipped:
         text += "; grey: repetitions, skipped"
     axes.set_title(canvas.wrap(text[:1].upper() + text[1:]), loc="left")
@@ -275,7 +276,7 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
             color=theme.series[number % len(theme.series)],
             linewidth=2.0 if lane == fullest else 1.2,
         )
-        label = f"{timeline.lanes[lane]}, at most {formatting.format_gib(peaks[lane])}"
+        label = f"{timeline.lanes[lane]}, at most {format_gib(peaks[lane])}"
         marks[label] = line
     if timeline.capacity:
         marks["usable"] = axes.axhline(
@@ -309,7 +310,7 @@ _MOST = 12_000
 """Number of spans from which the spans of a pass are merged."""
 
 
-def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Mapping[str, object]) -> None:
+def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Manifest) -> None:
     """Write timelines one after the other in the Trace Event Format [1]_.
 
     A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``metadata``
