@@ -30,6 +30,21 @@ LENGTHS = ("input_tokens", "output_tokens")
 _LARGEST = 1e18
 _PLACEHOLDER = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+")  # of a number
 
+_TEMPLATES = (".tpl", ".tmpl", ".template", ".j2", ".jinja", ".jinja2",
+              ".example", ".sample", ".dist", ".in", ".orig", ".bak", ".old", ".txt")  # fmt: skip
+
+
+def format_of(path: Path) -> str:
+    """Return the suffix of a file's format, in lower case: that of ``x.yaml.tpl`` is ``.yaml``.
+
+    >>> [format_of(Path(name)) for name in ("a.YML", "run.sh.j2", "Dockerfile", "b.tpl")]
+    ['.yml', '.sh', '', '.tpl']
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    while suffixes[1:] and suffixes[-1] in _TEMPLATES:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
 
 @record(kw_only=True)
 class JobResources:

@@ -34,6 +34,7 @@ _HOST_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _DRAFTS = 3  # common/arg.cpp, --spec-draft-n-max
 _TABLE = OptionTable.load("llama-server")
 _TYPE = re.compile(r"(?i)[-_.](mxfp4(?:_moe)?|bf16|f16|fp16|f32|i?q[1-8](?:_[a-z0-9]+)*)$")
+_NO_TYPE = re.compile(r"(?i)(?:[-_.](?:gguf|ud|imat|i1))+$")
 _ALL_EXPERTS = re.compile(r"[\\.*]*(?:ffn_)?[\w\\.*|()]*exps[\w\\.*]*=CPU")
 _PART_SUFFIX = re.compile(r"-0*\d+-of-0*\d+$")
 
@@ -68,12 +69,10 @@ def _set_model(server: ServerSettings) -> None:
         return
     repository, _, tag = name.partition(":") if not reading.text("--model") else (name, "", "")
     file_name = repository.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
-    stem = _PART_SUFFIX.sub("", file_name)
+    stem = _NO_TYPE.sub("", _PART_SUFFIX.sub("", file_name))
     match = _TYPE.search(stem)
     weight_type = tag or (match[1] if match else "")
-    stem = stem[: match.start()] if match else stem
-    stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
-    stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
+    stem = _NO_TYPE.sub("", stem[: match.start()] if match else stem)
     server.values["model"] = checkpoint_of(stem).model or stem
     other_types = option_aliases("gguf type")  # of weights, that are not GGUF's own
     quantization = other_types.get(weight_type.lower()) or gguf_word(weight_type.lower())
