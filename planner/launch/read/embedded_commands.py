@@ -96,9 +96,7 @@ def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
             return
     script = empty_script(path, code)
     surrounding = program_resources(calls)
-    docstring_commands = (
-        [*_parse_docstring(path, text)] if format_of(path) == PYTHON_SUFFIX else []
-    )
+    docstring_commands = [*_parse_docstring(path, text)] if format_of(path) == PYTHON_SUFFIX else []
     try:
         servers = [*servers_of_program(calls, code, path.name)]
     except LaunchError:  # its options come from the command line: see its docstring
