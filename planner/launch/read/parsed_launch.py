@@ -50,7 +50,8 @@ def format_of(path: Path) -> str:
 class JobResources:
     """Nodes and GPUs of a job; None if the file does not specify them.
 
-    ``num_gpus`` is a total; ``gpu`` the scheduler's name of the GPU type; ``copies`` the number of
+    ``num_gpus`` is a total; ``gpu`` the scheduler's name of the GPU type, or the
+    one that is tried in place of ``named_gpu``; ``copies`` the number of
     independent copies of the job. ``is_one_process``: Python starts the program without a
     launcher.
     """
@@ -59,6 +60,7 @@ class JobResources:
     gpus_per_node: ParsedOption | None = None
     num_gpus: ParsedOption | None = None
     gpu: str | None = None
+    named_gpu: str | None = None
     copies: ParsedOption | None = None
     is_one_process: bool | None = None
 

@@ -436,10 +436,12 @@ def _with_hardware(
 ) -> ParsedCommand:
     """Return the command with the GPUs and release that the user sets; None or "": unchanged."""
     command = replace(command, release=release or command.release)
-    resources = command.resources
+    resources = replace(command.resources, named_gpu=command.resources.gpu)
     if num_gpus is not None:
         resources = JobResources(
-            num_gpus=implied_option("num_gpus", num_gpus, 0), gpu=resources.gpu
+            num_gpus=implied_option("num_gpus", num_gpus, 0),
+            gpu=resources.gpu,
+            named_gpu=resources.gpu,
         )
     return replace(command, resources=resources if gpu is None else replace(resources, gpu=gpu))
 
