@@ -34,10 +34,10 @@ _TEMPLATES = (".tpl", ".tmpl", ".template", ".j2", ".jinja", ".jinja2",
               ".example", ".sample", ".dist", ".in", ".orig", ".bak", ".old", ".txt")  # fmt: skip
 
 
-def format_of(path: Path) -> str:
+def suffix_of(path: Path) -> str:
     """Return the suffix of a file's format, in lower case: that of ``x.yaml.tpl`` is ``.yaml``.
 
-    >>> [format_of(Path(name)) for name in ("a.YML", "run.sh.j2", "Dockerfile", "b.tpl")]
+    >>> [suffix_of(Path(name)) for name in ("a.YML", "run.sh.j2", "Dockerfile", "b.tpl")]
     ['.yml', '.sh', '', '.tpl']
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]

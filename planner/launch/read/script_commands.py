@@ -30,8 +30,8 @@ from planner.launch.read.parsed_launch import (
     MAX_PARENT_FOLDERS,
     JobResources,
     ParsedCommand,
-    format_of,
     parse_int,
+    suffix_of,
 )
 from planner.launch.read.python_programs import (
     merge_torchtitan_function,
@@ -422,7 +422,7 @@ def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
 
     If there are none, the commands anywhere in it. Of TOML, the documents alone.
     """
-    script, is_toml = empty_script(path, text), format_of(path) == _TOML_SUFFIX
+    script, is_toml = empty_script(path, text), suffix_of(path) == _TOML_SUFFIX
     commands = [] if is_toml else [*parse_containers(path, text)]
     commands += [
         replace(command, files=find_files(path, script, command.options.values()))
