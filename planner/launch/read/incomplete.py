@@ -53,6 +53,14 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
         and row.parameter not in ("model", "program")
         and row.parameter not in launch.answered
     }
+    yield from (f"{name} (not found)" for name in _missing_files(launch))
+    gpu = launch.command.resources.named_gpu
+    if gpu and parse_gpu_name(gpu) is None and "gpu" not in launch.answered:
+        yield f"the GPU {gpu}"
+    if launch.command.resources.is_one_process and launch.target.name in _TRAINERS:
+        count = parse_count(launch.values.get("num_gpus", 1))
+        if count > 1 and "num_gpus" not in launch.answered and not launch.values.get("layer_split"):
+            yield f"the one process on {count} GPUs"
     for line in launch.lines_with_status(Status.UNKNOWN):
         if not has_harmless_name(line.option, line.text.split(), workloads):
             yield line.option
@@ -71,10 +79,6 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
     yield from _open_lengths(launch)
     yield from _cut_answers(launch)
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
-    yield from (f"{name} (not found)" for name in _missing_files(launch))
-    gpu = launch.command.resources.named_gpu
-    if gpu and parse_gpu_name(gpu) is None and "gpu" not in launch.answered:
-        yield f"the GPU {gpu}"
     yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))
 
 
@@ -139,13 +143,15 @@ def _cut_answers(launch: ImportedLaunch) -> Iterator[str]:
 
 
 def _missing_files(launch: ImportedLaunch) -> Iterator[str]:
-    """Yield the configurations that the command names, and that are not near its file."""
+    """Yield the configurations that the command or its files name, and that are not near them."""
     command = launch.command
     variables = (option for name, option in command.environment.items() if name == "CONFIG_FILE")
-    options = (*command.positional, *command.options.values(), *command.unknown)
+    options = [*command.positional, *command.options.values(), *command.unknown]
+    options += [option for file in command.files.values() for option in file.options.values()]
+    found = {*command.files}.union(*(file.files for file in command.files.values()))
     named = [option for option in options if _CONFIG_OPTION.fullmatch(option.option)]
     for option in (*named, *variables):
         for text in option.texts:
             is_file = text and _CONFIG_FILE.search(text) and not _SHIPPED_FILE.search(text)
-            if text and is_file and text not in command.files:
+            if text and is_file and text not in found:
                 yield text
