@@ -88,6 +88,10 @@ def parse_wrapper(program: WrapperRule, words: Sequence[Word]) -> tuple[Options,
         if word.text is None and not begins.startswith("-"):
             if positional_left == 0 and _is_program(program, words, index):
                 break
+            following = words[index + 1].text if index + 1 < len(words) else None
+            if program.does == "remote" and following in program.flags | program.valued:
+                index += 1  # options in a variable
+                continue
             positional_left, index = max(positional_left - 1, 0), index + 1
             if program.num_positional and positional_left == 0:
                 index -= program.does == "container"
