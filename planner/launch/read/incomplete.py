@@ -14,7 +14,9 @@ from planner.launch.read.option_lines import Status
 from planner.launch.targets import readers
 from planner.launch.wrappers.read_resources import parse_gpu_name
 
-_COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$")
+_DECISIVE_OPTION = re.compile(
+    r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$|teacher|distil|^--kd$"
+)
 _CONFIG_OPTION = re.compile(r"|-{0,2}[\w.-]*config[\w-]*|-c|(?:--)?deepspeed")
 _CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
 # Files of axolotl 0.21 and LLaMA-Factory 0.9; their names state the stage, and nothing else.
@@ -78,7 +80,7 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
     yield from _unknown_modules(launch)
     yield from _open_lengths(launch)
     yield from _cut_answers(launch)
-    yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
+    yield from (name for name in launch.not_modelled if _DECISIVE_OPTION.search(name.lower()))
     yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))
 
 

@@ -64,7 +64,7 @@ _TRAINING_OPTION = re.compile(
     r"|quant\w*_(bits?|method|algo\w*)|^stage$|lisa_activated"
 )
 _HARMLESS_PART = re.compile(
-    r"alpha|dropout|bias|path|name|dir|seed|^pretrain_|init|lr$|rate$|_output|merge|save|module|target|kwargs"
+    r"alpha|dropout|bias|path|name|dir|ckpt|checkpoint|seed|^pretrain_|init|lr$|rate$|_output|merge|save|module|target|kwargs"
     r"|double|nested|^(ref_)?adapters$"
 )
 _SWITCHED_OFF = ("false", "none", "no", "0", "null", "auto", "")
