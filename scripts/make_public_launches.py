@@ -66,8 +66,10 @@ seventh to ninth, lists of repositories with 25 words in their names give them, 
 file; most are users' own programs. In the tenth and eleventh, a search for 34 paths such as
 `slurm/vllm.sbatch` gives the first one to three repositories with a stored copy. The twelfth does
 so with 40 paths and 2 searches for tools that were rare before: Megatron, NeMo, TensorRT-LLM,
-LMDeploy, SGLang, Dynamo, ms-swift and verl. From the tenth on, files are read inside the
-repository; before, most were read alone. No repository is in two draws. A few files
+LMDeploy, SGLang, Dynamo, ms-swift and verl. The thirteenth and fourteenth take the first one or two
+files of 24 searches for what start scripts contain, and of 14 paths. From the tenth on, files are
+read inside the repository; before, most were read alone, and so were those of the last two draws
+that name no other file. No repository is in two draws. A few files
 that do not start a model stayed in as files to refuse. Each right reading was written down from the
 text of the file before it was run.
 
@@ -100,7 +102,7 @@ of `planner/launch/options/`.
 _OUTCOMES = ("right", "one word", "partial", "rightly refused", "wrongly refused", "wrong")
 _ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
-    *("tenth", "eleventh", "twelfth"),
+    *("tenth", "eleventh", "twelfth", "thirteenth", "fourteenth"),
 )
 _RUNS = ("before", "unseen", "now")
 _FIRST_UNSEEN = 2

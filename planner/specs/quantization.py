@@ -414,6 +414,7 @@ def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
     >>> checkpoint_of("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic")
     CheckpointName(model='llama-3.3-70b', quantization='fp8')
     """
+    name = name.replace("___", ".")  # as folders of ModelScope's cache are named
     chains = [_shortened(part) for part in _parts(name)]
     quantization = format_of(name)
     aliases, model_names = aliases_of(SpecKind.MODELS, folder), {*names(SpecKind.MODELS, folder)}

@@ -235,7 +235,8 @@ class RlStep:
             cluster = machine.cluster
             card = cluster.scale_out.bandwidth * cluster.scale_out.efficiency
             in_node = np.minimum(np.minimum(gpus, cluster.gpus_per_node), senders)
-            rates.append(card * np.where(sharded > 0, gpus / c.replicas, in_node))
+            of_engine = gpus / np.maximum(c.replicas, 1e-9)
+            rates.append(card * np.where(sharded > 0, of_engine, in_node))
         inside = inputs.machine.cluster.scale_up.domain_size
         is_local = c.colocated | ((c.num_gpus <= inside) & (not inputs.context.has_two_types))
         return np.where(is_local, np.inf, np.minimum(*rates))

@@ -18,6 +18,7 @@ from planner.errors import LaunchError
 from planner.launch.option_table import option_aliases
 from planner.launch.read.parsed_launch import (
     ParsedCommand,
+    suffix_of,
 )
 from planner.launch.read.python_programs import (
     modal_concurrency,
@@ -95,9 +96,7 @@ def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
             return
     script = empty_script(path, code)
     surrounding = program_resources(calls)
-    docstring_commands = (
-        [*_parse_docstring(path, text)] if path.suffix.lower() == PYTHON_SUFFIX else []
-    )
+    docstring_commands = [*_parse_docstring(path, text)] if suffix_of(path) == PYTHON_SUFFIX else []
     try:
         servers = [*servers_of_program(calls, code, path.name)]
     except LaunchError:  # its options come from the command line: see its docstring
@@ -156,7 +155,7 @@ def _parse_docstring(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 def read_calls(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
     """Return the calls of a Python program or notebook, its text, and its shell commands."""
-    if path.suffix.lower() == PYTHON_SUFFIX:
+    if suffix_of(path) == PYTHON_SUFFIX:
         return parse_calls(text, path.name, read_file=program_files(path)), text, ""
     code, shell = program_and_shell([*cells_of(text, path.name)])
     lines = zip(code.split("\n"), shell.split("\n"), strict=True)

@@ -7,13 +7,14 @@ in a way that is not modelled.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from planner.base import read_files
 from planner.errors import LaunchError
+from planner.launch.option_table import matches_option
 
 _OFF = ("", "false", "none", "null", "no", "off", "disabled")
 _DEFAULT = "it is the default"
@@ -50,6 +51,22 @@ def has_harmless_name(option: str, texts: Sequence[str | None], workloads: Seque
     return bool(harmless_reason(option, texts, workloads)) or any(
         pattern.fullmatch(name) and (not values or value in values)
         for _, pattern, values in _table("unknown")
+    )
+
+
+def vouches(
+    names: Collection[str], option: str, texts: Sequence[str | None], workloads: Sequence[str]
+) -> bool:
+    """Whether ``names`` have an option, or a wildcard of them does and its own name is harmless.
+
+    A wildcard stands for options of other versions of a tool. What it covers may still decide the
+    result: an unknown option of ``optimizer.*`` is not read, and no list of the tool has it.
+
+    >>> vouches({"a.b", "c.*"}, "a.b", ["1"], ["train"]), vouches({"c.*"}, "c.tp", ["4"], ["train"])
+    (True, False)
+    """
+    return option in names or (
+        matches_option(option, names) and has_harmless_name(option, texts, workloads)
     )
 
 

@@ -12,8 +12,11 @@ from planner.launch.read.harmless import has_harmless_name
 from planner.launch.read.import_launch import ImportedLaunch, parse_count
 from planner.launch.read.option_lines import Status
 from planner.launch.targets import readers
+from planner.launch.wrappers.read_resources import parse_gpu_name
 
-_COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$")
+_DECISIVE_OPTION = re.compile(
+    r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$|teacher|distil|^--kd$"
+)
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
 _UNREAD_WORDS = re.compile(rf"{IN_BRANCHES}|{READ_AT_RUN_TIME}")
@@ -46,6 +49,14 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
         and row.parameter not in ("model", "program")
         and row.parameter not in launch.answered
     }
+    yield from (f"{name} (not found)" for name in launch.command.missing_files)
+    gpu = launch.command.resources.named_gpu
+    if gpu and parse_gpu_name(gpu) is None and "gpu" not in launch.answered:
+        yield f"the GPU {gpu}"
+    if launch.command.resources.is_one_process and launch.target.name in _TRAINERS:
+        count = parse_count(launch.values.get("num_gpus", 1))
+        if count > 1 and "num_gpus" not in launch.answered and not launch.values.get("layer_split"):
+            yield f"the one process on {count} GPUs"
     for line in launch.lines_with_status(Status.UNKNOWN):
         if not has_harmless_name(line.option, line.text.split(), workloads):
             yield line.option
@@ -63,8 +74,7 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
     yield from _unknown_modules(launch)
     yield from _open_lengths(launch)
     yield from _cut_answers(launch)
-    yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
-    yield from (f"{name} (not found)" for name in launch.command.missing_files)
+    yield from (name for name in launch.not_modelled if _DECISIVE_OPTION.search(name.lower()))
     yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))
 
 
@@ -73,17 +83,22 @@ _OF_TRAINER = {"output_dir", "gradient_accumulation_steps", "overwrite_output_di
 
 
 def _unseen_defaults(launch: ImportedLaunch) -> Iterator[str]:
-    """Yield the batch of a user's program that neither the file nor the Trainer sets.
+    """Yield the batch and the rank that a user's program has if neither file nor Trainer sets it.
 
-    A program with options of the Trainer has its defaults; another may have any.
+    A program with options of the Trainer has its batch; another may have any. Its own options have
+    any rank.
     """
     command = launch.command
     program = next((text for text in command.words if text.endswith(".py")), None)
+    if launch.target.name not in _TRAINERS or program is None:
+        return
     options = {*command.options, *(option.option for option in command.unknown)}
     names = {option.lstrip("-").replace("-", "_") for option in options}
-    is_open = "micro_batch_size" in launch.defaults and not names & _OF_TRAINER
-    if launch.target.name in _TRAINERS and program is not None and is_open:
-        yield f"the batch of {program.rpartition('/')[2]}"
+    file = program.rpartition("/")[2]
+    if "micro_batch_size" in launch.defaults and not names & _OF_TRAINER:
+        yield f"the batch of {file}"
+    if "lora_rank" in launch.defaults and not names & {"use_peft", "lora_r"}:
+        yield f"the rank of the adapters of {file}"
 
 
 def _unseen_program(launch: ImportedLaunch) -> Iterator[str]:
@@ -107,7 +122,9 @@ def _unknown_modules(launch: ImportedLaunch) -> Iterator[str]:
 def _open_lengths(launch: ImportedLaunch) -> Iterator[str]:
     """Yield the length of sequences if neither a command nor its program states it."""
     is_program = launch.target.name in _TRAINERS and not launch.command.name.endswith(_DOCUMENTS)
-    if is_program and "sequence_length" in launch.missing_terms({}):
+    name = "sequence_length"
+    is_open = name in launch.assumed or name not in {*launch.values, *launch.answered}
+    if is_program and launch.workload == "train" and is_open:
         yield "the length of its sequences"
 
 

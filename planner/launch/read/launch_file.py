@@ -22,7 +22,7 @@ from planner.launch.read.import_launch import (
     has_other_layers,
     parse_count,
 )
-from planner.launch.read.parsed_launch import LENGTHS, REPLICAS, parse_int
+from planner.launch.read.parsed_launch import LENGTHS, REPLICAS, parse_int, suffix_of
 from planner.launch.read.read_launch import PROSE_SUFFIXES, read_launch
 from planner.launch.wrappers.read_resources import gpus_in_text
 from planner.optimize.collector import full_rows
@@ -240,7 +240,7 @@ class LaunchFile:
         missing = launch.missing_terms(self.answers)
         assumed = self._model_of_path() if "model" in missing else {}
         named_models = self._models_in(launch) if "model" in missing and not assumed else ()
-        if len(named_models) == 1 and self.path.suffix not in PROSE_SUFFIXES:
+        if len(named_models) == 1 and suffix_of(self.path) not in PROSE_SUFFIXES:
             assumed = {"model": (named_models[0], "the only model named in its text")}
         launch.require_answers(self.answers, self.option_name)
         launch.require({*missing} & {"model"} - {*assumed}, self.option_name, named_models)
@@ -404,7 +404,7 @@ class LaunchFile:
         text, path = launch.command.text, self.path.absolute()
         text_above = "\n".join(text.split("\n")[: launch.command.line])
         # In Markdown, the section above the command counts.
-        section = _SECTION.split(text_above)[-1] if path.suffix in PROSE_SUFFIXES else ""
+        section = _SECTION.split(text_above)[-1] if suffix_of(path) in PROSE_SUFFIXES else ""
         mentions = gpus_in_text(text, path, self.specs, section)
         mentioned = {
             mention.gpu: f"{mention.word} is in its text or its path" for mention in mentions

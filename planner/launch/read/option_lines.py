@@ -11,7 +11,7 @@ from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.option_table import matches_option
-from planner.launch.read.harmless import harmless_reason
+from planner.launch.read.harmless import harmless_reason, vouches
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.target import LaunchTarget
 
@@ -64,7 +64,7 @@ _TRAINING_OPTION = re.compile(
     r"|quant\w*_(bits?|method|algo\w*)|^stage$|lisa_activated"
 )
 _HARMLESS_PART = re.compile(
-    r"alpha|dropout|bias|path|name|dir|seed|^pretrain_|init|lr$|rate$|_output|merge|save|module|target|kwargs"
+    r"alpha|dropout|bias|path|name|dir|ckpt|checkpoint|seed|^pretrain_|init|lr$|rate$|_output|merge|save|module|target|kwargs"
     r"|double|nested|^(ref_)?adapters$"
 )
 _SWITCHED_OFF = ("false", "none", "no", "0", "null", "auto", "")
@@ -127,8 +127,8 @@ def _unread_line(
     accepted = target.options.find(option.option)
     default = "" if accepted is None else target.options.default(accepted.name)
     reason = harmless_reason(option.option, option.texts, target.workloads, default)
-    is_of_tool = option.option in answers.unread or matches_option(
-        option.option, target.table.unread
+    is_of_tool = option.option in answers.unread or vouches(
+        target.table.unread, option.option, option.texts, target.workloads
     )
     if (option.unknown or None in option.texts) and accepted is not None and not reason:
         return _make_line(option, Status.OPEN, option.unknown)

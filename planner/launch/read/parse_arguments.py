@@ -14,7 +14,7 @@ from planner.documents.shell.edits import ParsedOption, Span, implied_option
 from planner.documents.yaml_tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError
 from planner.launch.option_table import ParserOption, ParserOptions, option_aliases
-from planner.launch.read.parsed_launch import ParsedCommand
+from planner.launch.read.parsed_launch import ParsedCommand, suffix_of
 from planner.launch.read.removed import name_removed_program
 from planner.launch.targets import readers
 from planner.specs.quantization import checkpoint_of
@@ -179,7 +179,7 @@ _OPTION_DOCUMENTS = ("vllm", "sglang")
 
 def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
     """Yield each document of a file as a command; its target is "" if none reads the document."""
-    if path.suffix.lower() == ".toml":
+    if suffix_of(path) == ".toml":
         yield _parse_toml(path, text)
         return
     for tree in read_trees(text, path.name):

@@ -36,12 +36,28 @@ _SHIPPED_FILE = re.compile(
 )
 _PLACEHOLDER = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+")  # of a number
 
+_TEMPLATES = (".tpl", ".tmpl", ".template", ".j2", ".jinja", ".jinja2",
+              ".example", ".sample", ".dist", ".in", ".orig", ".bak", ".old", ".txt")  # fmt: skip
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix of a file's format, in lower case: that of ``x.yaml.tpl`` is ``.yaml``.
+
+    >>> [suffix_of(Path(name)) for name in ("a.YML", "run.sh.j2", "Dockerfile", "b.tpl")]
+    ['.yml', '.sh', '', '.tpl']
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    while suffixes[1:] and suffixes[-1] in _TEMPLATES:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
 
 @record(kw_only=True)
 class JobResources:
     """Nodes and GPUs of a job; None if the file does not specify them.
 
-    ``num_gpus`` is a total; ``gpu`` the scheduler's name of the GPU type; ``copies`` the number of
+    ``num_gpus`` is a total; ``gpu`` the scheduler's name of the GPU type, or the
+    one that is tried in place of ``named_gpu``; ``copies`` the number of
     independent copies of the job. ``is_one_process``: Python starts the program without a
     launcher.
     """
@@ -50,6 +66,7 @@ class JobResources:
     gpus_per_node: ParsedOption | None = None
     num_gpus: ParsedOption | None = None
     gpu: str | None = None
+    named_gpu: str | None = None
     copies: ParsedOption | None = None
     is_one_process: bool | None = None
 
@@ -98,9 +115,11 @@ class ParsedCommand:
 
     @property
     def missing_files(self) -> list[str]:
-        """Names of configurations that the command takes and that are not near its file."""
+        """Configurations that the command or its files name, and that are not near them."""
         variables = [option for name, option in self.environment.items() if name == "CONFIG_FILE"]
-        options = (*self.positional, *self.options.values(), *self.unknown)
+        options = [*self.positional, *self.options.values(), *self.unknown]
+        options += [option for file in self.files.values() for option in file.options.values()]
+        found = {*self.files}.union(*(file.files for file in self.files.values()))
         named = [option for option in options if _CONFIG_OPTION.fullmatch(option.option)]
         return [
             text
@@ -109,7 +128,7 @@ class ParsedCommand:
             if text
             and _CONFIG_FILE.search(text)
             and not _SHIPPED_FILE.search(text)
-            and text not in self.files
+            and text not in found
         ]
 
 

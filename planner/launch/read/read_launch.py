@@ -29,6 +29,7 @@ from planner.launch.read.parsed_launch import (
     REPLICAS,
     JobResources,
     ParsedCommand,
+    suffix_of,
 )
 from planner.launch.read.python_programs import (
     explain_no_calls,
@@ -93,6 +94,8 @@ _OTHER_FORMATS = {
     _TRITON_SUFFIX: served_by_triton,
 }
 _FOLDER_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", *DOCUMENT_SUFFIXES)
+_MANIFEST = re.compile(r"(?:\s|#[^\n]*\n|---)*(?:apiVersion|kind|services):[ \n]")
+"""How a manifest begins, in a file without a suffix."""
 # Commands of shells that are not the launched program.
 _SHELL_UTILITIES = frozenset(
     {
@@ -108,7 +111,7 @@ _DESCRIBE_HINT = (
 
 def is_document(path: Path) -> bool:
     """Whether a file is YAML, JSON or TOML, not a script."""
-    return path.suffix.lower() in DOCUMENT_SUFFIXES
+    return suffix_of(path) in DOCUMENT_SUFFIXES
 
 
 def parse_launches(path: Path, text: str) -> Iterator[ParsedCommand]:
@@ -146,29 +149,29 @@ def _with_decode_role(commands: Sequence[ParsedCommand]) -> list[ParsedCommand]:
 
 def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:
     """Yield servers, trainings and benchmark clients of a file, parsed by the file's suffix."""
-    if is_document(path):
+    if is_document(path) or (not suffix_of(path) and _MANIFEST.match(text)):
         yield from parse_yaml(path, text)
         return
-    if path.suffix.lower() in PROSE_SUFFIXES:
+    if suffix_of(path) in PROSE_SUFFIXES:
         yield from parse_prose(path, text)
         return
-    if path.suffix.lower() in (PYTHON_SUFFIX, _NOTEBOOK_SUFFIX):
+    if suffix_of(path) in (PYTHON_SUFFIX, _NOTEBOOK_SUFFIX):
         yield from parse_program(path, text)
         return
     options = path.parent / "1" / "model.json"
-    if path.suffix.lower() == _TRITON_SUFFIX and options.is_file():  # of its backend for vLLM
+    if suffix_of(path) == _TRITON_SUFFIX and options.is_file():  # of its backend for vLLM
         yield from (
             replace(command, path=options)
             for command in _parse_by_format(options, launch_text(options))
         )
         return
-    started_by = _OTHER_FORMATS.get(path.suffix.lower())
+    started_by = _OTHER_FORMATS.get(suffix_of(path))
     started_by = started_by_image if is_dockerfile(path.name) else started_by
     if started_by is not None:
         for command in parse_script(path, started_by(text)):
             yield replace(command, text=text, options=without_positions(command.options))
         return
-    if path.suffix.lower() == _HTML_SUFFIX:
+    if suffix_of(path) == _HTML_SUFFIX:
         raise LaunchError(
             f"{path}: HTML is not read. Copy the command into a file of its own, such as run.sh."
         )
@@ -220,11 +223,11 @@ def suggest_command(path: Path, text: str) -> str:
 def _explain_by_format(path: Path, text: str) -> str:
     """Return the error message for a file by its suffix."""
     supported = ", ".join(readers())
-    if path.suffix.lower() in PROSE_SUFFIXES:
+    if suffix_of(path) in PROSE_SUFFIXES:
         return f"{path}: no code block starts anything supported. Supported: {supported}."
-    if path.suffix.lower() in (PYTHON_SUFFIX, _NOTEBOOK_SUFFIX):
+    if suffix_of(path) in (PYTHON_SUFFIX, _NOTEBOOK_SUFFIX):
         return explain_no_calls(path, read_calls(path, text)[0])
-    if path.suffix.lower() in DOCUMENT_SUFFIXES:
+    if suffix_of(path) in DOCUMENT_SUFFIXES:
         if error := unsupported_server((), text):
             return f"{path}: {error}"
         return f"{path}: is not a file of a supported tool. Supported: {supported}."
@@ -324,7 +327,7 @@ def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedComma
     Raises LaunchError if there is no command, or a template has no chart.
     """
     text = text or launch_text(path)
-    is_yaml = path.suffix.lower() in YAML_SUFFIXES
+    is_yaml = suffix_of(path) in YAML_SUFFIXES
     if reason := _recognized(path, text, "first"):
         raise LaunchError(reason)
     chart = find_chart(path) if is_yaml else None
@@ -361,7 +364,7 @@ def _folder_commands(folder: Path) -> list[tuple[Path, ParsedCommand]]:
         return built
     commands_by_file: dict[Path, list[ParsedCommand]] = {}
     for path in sorted(folder.iterdir()):
-        if path.suffix.lower() not in _FOLDER_SUFFIXES or not path.is_file():
+        if suffix_of(path) not in _FOLDER_SUFFIXES or not path.is_file():
             continue
         try:
             commands_by_file[path] = [*_parse_by_format(path, launch_text(path))]
@@ -441,10 +444,12 @@ def _with_hardware(
 ) -> ParsedCommand:
     """Return the command with the GPUs and release that the user sets; None or "": unchanged."""
     command = replace(command, release=release or command.release)
-    resources = command.resources
+    resources = replace(command.resources, named_gpu=command.resources.gpu)
     if num_gpus is not None:
         resources = JobResources(
-            num_gpus=implied_option("num_gpus", num_gpus, 0), gpu=resources.gpu
+            num_gpus=implied_option("num_gpus", num_gpus, 0),
+            gpu=resources.gpu,
+            named_gpu=resources.gpu,
         )
     return replace(command, resources=resources if gpu is None else replace(resources, gpu=gpu))
 

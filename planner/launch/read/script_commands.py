@@ -31,6 +31,7 @@ from planner.launch.read.parsed_launch import (
     JobResources,
     ParsedCommand,
     parse_int,
+    suffix_of,
 )
 from planner.launch.read.python_programs import (
     merge_torchtitan_function,
@@ -421,7 +422,7 @@ def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
 
     If there are none, the commands anywhere in it. Of TOML, the documents alone.
     """
-    script, is_toml = empty_script(path, text), path.suffix.lower() == _TOML_SUFFIX
+    script, is_toml = empty_script(path, text), suffix_of(path) == _TOML_SUFFIX
     commands = [] if is_toml else [*parse_containers(path, text)]
     commands += [
         replace(command, files=find_files(path, script, command.options.values()))
@@ -497,8 +498,8 @@ def target_of_command(words: Sequence[Word]) -> LaunchTarget | None:
     # Trainer targets match scripts by file name, which other tools use, too: they come last.
     by_specificity = sorted(readers().values(), key=lambda reader: reader.name in _TRAINER_TARGETS)
     started = next((target for target in by_specificity if target.starts(texts)), None)
-    is_trainer = started is not None and started.name in _TRAINER_TARGETS
-    return None if is_trainer and _only_generates(texts) else started
+    trains = started is not None and {*started.workloads} == {"train"}
+    return None if trains and _only_generates(texts) else started
 
 
 _GENERATES = re.compile(
@@ -506,11 +507,12 @@ _GENERATES = re.compile(
 )
 _TRAINS = re.compile(
     r".*(train(?!ed)|learning_rate|epoch|max_steps|accumulation|optim|warmup|lora_r|weight_decay"
-    r"|save_steps|config|zero_stage).*|lr|c|deepspeed"
+    r"|save_steps).*|lr"
 )
+_CONFIGURES = re.compile(r".*(config|zero_stage).*|c|deepspeed")
 _USES_MODEL = re.compile(
     r"(?:^|[_\W])(?:infer(?:ence)?|eval(?:uate|uation)?|generat\w+|chat(?:bot)?|demo|app|serve|server"
-    r"|predict|benchmark)(?:[_\W]\w*)*\.py$"
+    r"|predict|benchmark|eval_harness|embed\w*|text_generation)(?:[_\W]\w*)*\.py$"
 )
 
 
@@ -529,10 +531,12 @@ def _only_generates(texts: Sequence[str]) -> bool:
     names = {
         word.partition("=")[0].lstrip("-").replace("-", "_") for word in words if word[:1] == "-"
     }
-    generates = any(map(_GENERATES.fullmatch, names)) or bool(
-        words and _USES_MODEL.search(words[0].lower())
-    )
-    return generates and not any(map(_TRAINS.fullmatch, names))
+    if any(map(_TRAINS.fullmatch, names)):
+        return False
+    if words and _USES_MODEL.search(words[0].lower()):
+        return True
+    is_configured = any(map(_CONFIGURES.fullmatch, names))
+    return any(map(_GENERATES.fullmatch, names)) and not is_configured
 
 
 def parse_command(

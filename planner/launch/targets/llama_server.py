@@ -26,6 +26,7 @@ from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
 _TABLE = OptionTable.load("llama-server")
 _TYPE = re.compile(r"(?i)[-_.](mxfp4(?:_moe)?|bf16|f16|fp16|f32|i?q[1-8](?:_[a-z0-9]+)*)$")
+_NO_TYPE = re.compile(r"(?i)(?:[-_.](?:gguf|ud|imat|i1))+$")
 _ALL_EXPERTS = re.compile(r"[\\.*]*(?:ffn_)?[\w\\.*|()]*exps[\w\\.*]*=CPU")
 _PART_SUFFIX = re.compile(r"-0*\d+-of-0*\d+$")
 
@@ -62,12 +63,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 def _file_quantities(server: ServerSettings, name: str, tag: str) -> None:
     """Set the model, and quantities of the type of its weights, from the GGUF file's name."""
     file_name = name.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
-    stem = _PART_SUFFIX.sub("", file_name)
+    stem = _NO_TYPE.sub("", _PART_SUFFIX.sub("", file_name))
     match = _TYPE.search(stem)
     weight_type = tag or (match[1] if match else "")
-    stem = stem[: match.start()] if match else stem
-    stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
-    stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
+    stem = _NO_TYPE.sub("", stem[: match.start()] if match else stem)
     server.values["model"] = checkpoint_of(stem).model or stem
     other_types = option_aliases("gguf type")  # of weights, that are not GGUF's own
     weights = other_types.get(weight_type.lower()) or gguf_word(weight_type.lower())

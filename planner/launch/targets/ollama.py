@@ -30,12 +30,14 @@ from planner.specs.spec_paths import ollama_rows
 NAME = "ollama"
 _HUB = re.compile(r"^(?:https?://)?(?:hf\.co|huggingface\.co)/")
 _TAG = re.compile(r"^(?P<size>e?\d+(?:x\d+)?(?:\.\d+)?[bm](?:-a\d+b)?|[a-z]+)(?=-|$)")
+_SIZE = re.compile(r"(?i)\d[bm](?![a-z0-9])")
 _TYPE = re.compile(r"(?i)(?:^|-)(i?q\d\w*|fp16|f16|bf16|mxfp4)$")
 _INSTRUCTION = re.compile(
     r"(?P<name>FROM|ADAPTER|PARAMETER +\w+)[ \t]+(?P<text>\S+)", re.IGNORECASE
 )
 _MODELFILE_INSTRUCTION = re.compile(r"^(?:PARAMETER|TEMPLATE|SYSTEM|ADAPTER)\b", re.MULTILINE)
 _DEFAULT_TYPE = "q4_k_m"
+_WEIGHTS = ("quantization", "expert_quantization")
 _TRUE_TEXTS = ("1", "true")
 _CACHE_TYPES = {"f16": "f16", "fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
 
@@ -140,6 +142,10 @@ def _complete_settings(
     if is_default_parallel:
         defaults["concurrency"] = "OLLAMA_NUM_PARALLEL is 1 by default"
     missing = () if "model" in values else ("model",)
+    if missing:  # whatever model the user names
+        values |= dict.fromkeys(_WEIGHTS, _DEFAULT_TYPE)
+        defaults = {term: reason for term, reason in defaults.items() if term not in _WEIGHTS}
+        notes.append(f"{_DEFAULT_TYPE} is what most models of Ollama's library have by default.")
     used = frozenset({*settings.used_options, "FROM", "num_ctx", "num_batch", "num_gpu", "-f"})
     return replace(
         settings,
@@ -172,6 +178,8 @@ def _weight_options(name: str) -> Mapping[str, str]:
     else:
         library_row = tagged or default
         model = base if library_row is None else library_row["model"]
+    if default is None and size_match is None and not _SIZE.search(base):
+        return {}  # the library chooses the size of such a name
     weight_type = type_match[1] if type_match else (tagged or default or {}).get("quantization")
     weight_type = weight_type or (default or {}).get("quantization") or _DEFAULT_TYPE
     return {"--hf-repo": f"{model}:{weight_type}"} if base else {}

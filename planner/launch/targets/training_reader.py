@@ -20,6 +20,7 @@ from planner.launch.option_table import (
     tool_row,
 )
 from planner.launch.read.expression_rows import apply_read_rows
+from planner.launch.read.harmless import vouches
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -99,8 +100,11 @@ def make_reader_target(
         table_names = {format_name(name) for name in read_names}
         used = frozenset(name for name in names if matches_option(format_name(name), table_names))
         ignored = frozenset(name for name in names if format_name(name) in table.ignored)
+        given = (*reading.command.options.values(), *reading.command.unknown)
         unread = frozenset(
-            name for name in names if matches_option(format_name(name), table.unread)
+            option.option
+            for option in given
+            if vouches(table.unread, format_name(option.option), option.texts, ("train",))
         )
         return settings.build(
             shape=shape, used_options=used, ignored_options=ignored - used, unread=unread
@@ -201,9 +205,14 @@ def classify_unused_options(
 
     Ignored: options of generation and other models than the policy, without effect on the update.
     """
-    names = {name for name in reading.command.options if matches_option(name, patterns)} - used
-    generation_options = frozenset(name for name in names if _OTHER_MODELS.match(name))
-    return {"ignored_options": generation_options, "unread": frozenset(names - generation_options)}
+    options = [
+        (name, option.texts) for name, option in reading.command.options.items() if name not in used
+    ]
+    generation = {
+        name for name, _ in options if matches_option(name, patterns) and _OTHER_MODELS.match(name)
+    }
+    known = {name for name, texts in options if vouches(patterns, name, texts, ("train",))}
+    return {"ignored_options": frozenset(generation), "unread": frozenset(known - generation)}
 
 
 _OTHER_MODELS = re.compile(

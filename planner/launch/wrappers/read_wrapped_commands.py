@@ -88,6 +88,10 @@ def parse_wrapper(program: WrapperRule, words: Sequence[Word]) -> tuple[Options,
         if word.text is None and not begins.startswith("-"):
             if positional_left == 0 and _is_program(program, words, index):
                 break
+            following = words[index + 1].text if index + 1 < len(words) else None
+            if program.does == "remote" and following in program.flags | program.valued:
+                index += 1  # options in a variable
+                continue
             positional_left, index = max(positional_left - 1, 0), index + 1
             if program.num_positional and positional_left == 0:
                 index -= program.does == "container"
@@ -387,12 +391,19 @@ def _unwrap_wrapper(
         layers=layers,
         is_launched=state.is_launched or program.does in _STARTING,
     )
-    if program.does == "remote" and len(rest) == 1 and " " in rest[0].raw:
-        return _unwrap_commands(script, inside, script_in(rest[0], environment, script), depth)
+    if program.does == "remote" and (text := _remote_text(rest)) is not None:
+        return _unwrap_commands(script, inside, script_in(text, environment, script), depth)
     can_read_document = program.does in ("slurm", "remote") and len(rest) <= 1
     if can_read_document and (commands := _documents(script, state, rest)) is not None:
         return _unwrap_commands(script, inside, commands, depth)
     return inside
+
+
+def _remote_text(rest: Sequence[Word]) -> Word | None:
+    """Return the text that the shell of a host parses, behind the host and unknown options."""
+    if not rest or not all(word.text is None or "@" in word.text for word in rest[:-1]):
+        return None
+    return rest[-1] if any(re.search(r"\s", piece.text) for piece in _pieces(rest[-1])) else None
 
 
 def _hosts(

@@ -332,7 +332,8 @@ def _is_supervised(sources: OptionSources) -> bool:
     recomputes layers by default; the scripts of ``examples/scripts`` use these classes.
     """
     words = sources.words[:3]
-    if any(word.endswith(("trl", "sft.py")) or _TRL_SCRIPTS.search(word) for word in words):
+    names = {word.rpartition("/")[2] for word in words}
+    if names & {"trl", "sft.py", "run_sft.py"} or any(map(_TRL_SCRIPTS.search, words)):
         return True
     if not words and "--rlhf_type" in sources.script:  # a program with a configuration of TRL
         return True
