@@ -61,7 +61,8 @@ def describe_options(
     ]
     for unknown_option in reading.command.unknown:
         if unknown_option.option in answers.used_options:
-            lines.append(_make_line(unknown_option, Status.UNDERSTOOD, ""))
+            status = Status.OPEN if unknown_option.unknown else Status.UNDERSTOOD
+            lines.append(_make_line(unknown_option, status, unknown_option.unknown))
         else:
             lines.append(_unread_line(target, reading, answers, unknown_option))
     return tuple(sorted(lines, key=lambda line: (line.line, line.option)))
@@ -75,7 +76,8 @@ def describe_documents(
     A document is a configuration if a target has such documents, or knows most of its keys.
     """
     for name, document in command.files.items():
-        reader = readers().get(document.target, target)
+        is_other = document.target not in ("", target.name)
+        reader = readers().get(document.target, target) if is_other else target
         section = next((o.option for o in command.options.values() if name in o.texts), "")
         options = {}
         for key, option in document.options.items():
@@ -161,6 +163,14 @@ def _line_of(
     return _make_line(option, status, meaning)
 
 
+_WORDS = re.compile(r"[^-\w]|the ")
+"""Several words of a command, or none."""
+_DECIDES = re.compile(
+    r"parallel|batch_size|(seq|sequence|max)_len|zero_stage|offload|quantiz|precision|recompute"
+    r"|n_gpus|num_gpus|lora_rank"
+)
+
+
 def _unread_line(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
 ) -> Line:
@@ -168,6 +178,8 @@ def _unread_line(
     if option.option in answers.ignored_options or option.option in target.table.ignored:
         return _make_line(option, Status.IGNORED, "")
     accepted = target.options.find(option.option)
+    if accepted is None and option.unknown and _WORDS.match(option.option):
+        return _make_line(option, Status.OPEN, option.unknown)
     default = "" if accepted is None else target.options.default(accepted.name)
     reason = harmless_reason(option.option, option.texts, target.workloads, default)
     is_of_tool = option.option in answers.unread or matches_option(
@@ -175,11 +187,12 @@ def _unread_line(
     )
     if (option.unknown or None in option.texts) and accepted is not None and not reason:
         return _make_line(option, Status.OPEN, option.unknown)
+    # An option that only a pattern has may be one of a fork, or a misspelt one.
+    is_stated = option.option in target.table.unread
+    is_of_tool &= is_stated or bool(reason) or not _DECIDES.search(option.option.rpartition(".")[2])
     if accepted is not None or is_of_tool or (reason and not target.accepted):
         status = Status.IGNORED if reason else Status.NOT_MODELLED
         return _make_line(option, status, f"{status}: {reason}" if reason else "")
-    if option.unknown and not option.option.startswith("-"):  # several options, or none
-        return _make_line(option, Status.OPEN, option.unknown)
     hint = did_you_mean(option.option, target.table.options)
     meaning = f"{Status.UNKNOWN}, {target.tool} has no such option.{hint}"
     return _make_line(option, Status.UNKNOWN, meaning)
