@@ -19,7 +19,13 @@ from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, PlannerError
 from planner.launch.model_shape import find_model, write_model
 from planner.launch.option_table import OptionRole
-from planner.launch.read.option_lines import Line, Status, describe_options, refuse_unknown_training
+from planner.launch.read.option_lines import (
+    Line,
+    Status,
+    describe_documents,
+    describe_options,
+    refuse_unknown_training,
+)
 from planner.launch.read.parsed_launch import (
     LENGTHS,
     REPLICAS,
@@ -334,7 +340,10 @@ def import_launch(
     values |= _full_recomputation(values, catalogue)
     values = _expert_adapter_values(values, catalogue)
     notes += _unsupported_split_notes(values, catalogue)
-    lines = describe_options(target, reading, answers)
+    lines = (
+        *describe_options(target, reading, answers),
+        *describe_documents(target, command, answers),
+    )
     if answers.workload == "train":
         refuse_unknown_training(target, command, lines)
     # An option without a readable model does not matter if the file names the model elsewhere.

@@ -6,7 +6,12 @@ import re
 from collections.abc import Iterator
 
 from planner.base.training_aliases import is_one_end
-from planner.documents.shell.scope import IN_BRANCHES, ONLY_IN_SOME, READ_AT_RUN_TIME
+from planner.documents.shell.scope import (
+    IN_BRANCHES,
+    KNOWN_AT_RUN_TIME,
+    ONLY_IN_SOME,
+    READ_AT_RUN_TIME,
+)
 from planner.launch.option_table import OptionRole
 from planner.launch.read.harmless import has_harmless_name
 from planner.launch.read.import_launch import ImportedLaunch, parse_count
@@ -19,13 +24,16 @@ _DECISIVE_OPTION = re.compile(
 )
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
-_UNREAD_WORDS = re.compile(rf"{IN_BRANCHES}|{READ_AT_RUN_TIME}")
+_UNREAD_WORDS = re.compile(rf"{IN_BRANCHES}|{READ_AT_RUN_TIME}|(?<!^\$\w is ){KNOWN_AT_RUN_TIME}")
 # verl's rollout: the engine ends an answer at this length, prompt included; it is not predicted.
 _CONTEXT_OPTION = "rollout.max_model_len"
 _NO_CHECKPOINTING = "no --gradient_checkpointing"
 _SAVED_MODULES = re.compile(r"modules_to_save$|^-*additional_target$")
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".conf")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
+_COMPUTING_ROLES = (OptionRole.READ, OptionRole.SET, OptionRole.SIZE)
+# They are asked for, or decide the length of the run alone.
+_FREE_TERMS = ("model", "named_model", "program", "total_tokens", "training_steps", "save_interval")
 
 
 def undecided_options(launch: ImportedLaunch) -> list[str]:
@@ -49,6 +57,16 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
         and row.parameter not in ("model", "program")
         and row.parameter not in launch.answered
     }
+    # Rows with expressions name their options without hyphens where documents have them, too.
+    computing = [
+        row
+        for table in tables
+        for row in table.expressions
+        if row.role in _COMPUTING_ROLES and row.parameter not in launch.answered
+    ]
+    free = (row.read_options for row in computing if row.parameter in _FREE_TERMS)
+    read_options = frozenset[str]().union(*(row.read_options for row in computing))
+    decisive |= read_options.difference(*free)
     yield from (f"{name} (not found)" for name in launch.command.missing_files)
     gpu = launch.command.resources.named_gpu
     if gpu and parse_gpu_name(gpu) is None and "gpu" not in launch.answered:
@@ -61,12 +79,12 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
         if not has_harmless_name(line.option, line.text.split(), workloads):
             yield line.option
     for line in launch.lines_with_status(Status.OPEN):
-        is_word = not line.option.startswith("-") and _UNREAD_WORDS.search(line.meaning)
+        is_word = not line.option.startswith(("-", "$(seq ")) and _UNREAD_WORDS.search(line.meaning)
         if is_word and ONLY_IN_SOME in line.meaning:
             for option in line.meaning.partition(f" {ONLY_IN_SOME}")[0].split(", "):
                 if not has_harmless_name(option.partition("=")[0], [], workloads):
                     yield f"{option} (in some branches)"
-        elif line.option in decisive or is_word:
+        elif {line.option, line.option.lstrip("-")} & decisive or is_word:
             choices = _CHOICES.match(line.meaning)
             yield f"{line.option} ({choices['choices']})" if choices else line.option
     yield from _unseen_defaults(launch)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
-from planner.errors import LaunchError, did_you_mean
+from planner.errors import LaunchError, PlannerError, did_you_mean
 from planner.launch.option_table import matches_option
 from planner.launch.read.harmless import harmless_reason, vouches
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.target import LaunchTarget
+from planner.launch.targets import readers
 
 
 class Status(StrEnum):
@@ -28,17 +30,23 @@ class Status(StrEnum):
 
 @record(kw_only=True)
 class Line:
-    """One option: line, text, status and meaning."""
+    """One option: line, text, status and meaning; ``file`` if the launch file only names it."""
 
     line: int
     option: str
     text: str
     status: Status
     meaning: str
+    file: str = ""
 
     def __str__(self) -> str:
         inputs = f"{self.option} {self.text}".strip()
-        return f"line {self.line}: {inputs}: {self.meaning or self.status}"
+        return f"{self.place}: {inputs}: {self.meaning or self.status}"
+
+    @property
+    def place(self) -> str:
+        """The line, with the name of its file if that is another one."""
+        return f"{self.file} line {self.line}".strip()
 
 
 def describe_options(
@@ -53,10 +61,47 @@ def describe_options(
     ]
     for unknown_option in reading.command.unknown:
         if unknown_option.option in answers.used_options:
-            lines.append(_make_line(unknown_option, Status.UNDERSTOOD, ""))
+            status = Status.OPEN if unknown_option.unknown else Status.UNDERSTOOD
+            lines.append(_make_line(unknown_option, status, unknown_option.unknown))
         else:
             lines.append(_unread_line(target, reading, answers, unknown_option))
     return tuple(sorted(lines, key=lambda line: (line.line, line.option)))
+
+
+def describe_documents(
+    target: LaunchTarget, command: ParsedCommand, answers: LaunchSettings
+) -> Iterator[Line]:
+    """Yield the lines of the configurations that a command names, with the name of each.
+
+    A document is a configuration if a target has such documents, or knows most of its keys.
+    """
+    for name, document in command.files.items():
+        is_other = document.target not in ("", target.name)
+        reader = readers().get(document.target, target) if is_other else target
+        section = next((o.option for o in command.options.values() if name in o.texts), "")
+        options = {}
+        for key, option in document.options.items():
+            full = f"{section.lstrip('-')}.{key}"
+            key = full if not _is_known(reader, key) and _is_known(reader, full) else key
+            options[key] = replace(option, option=key)
+        reading = reader.make_reader(replace(document, options=options))
+        settings = answers
+        with suppress(PlannerError):  # it may be complete only together with the command
+            settings = reader.answers(reading)
+        used = {name.lstrip("-") for name in answers.used_options}
+        used_options = settings.used_options | {name for name in options if name in used}
+        lines = describe_options(reader, reading, replace(settings, used_options=used_options))
+        unknown = [line for line in lines if line.status is Status.UNKNOWN]
+        if not document.target and 2 * len(unknown) >= len(lines):
+            continue
+        for line in lines:
+            is_replaced = {line.option, f"--{line.option}"} & {*command.options}
+            line = replace(line, meaning="the command has another value") if is_replaced else line
+            yield replace(line, file=document.name)
+
+
+def _is_known(target: LaunchTarget, key: str) -> bool:
+    return target.options.find(key) is not None or matches_option(key, target.table.used)
 
 
 _TRAINING_OPTION = re.compile(
@@ -118,6 +163,14 @@ def _line_of(
     return _make_line(option, status, meaning)
 
 
+_WORDS = re.compile(r"[^-\w]|the ")
+"""Several words of a command, or none."""
+_DECIDES = re.compile(
+    r"parallel|batch_size|(seq|sequence|max)_len|zero_stage|offload|quantiz|precision|recompute"
+    r"|n_gpus|num_gpus|lora_rank"
+)
+
+
 def _unread_line(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
 ) -> Line:
@@ -125,6 +178,8 @@ def _unread_line(
     if option.option in answers.ignored_options or option.option in target.table.ignored:
         return _make_line(option, Status.IGNORED, "")
     accepted = target.options.find(option.option)
+    if accepted is None and option.unknown and _WORDS.match(option.option):
+        return _make_line(option, Status.OPEN, option.unknown)
     default = "" if accepted is None else target.options.default(accepted.name)
     reason = harmless_reason(option.option, option.texts, target.workloads, default)
     is_of_tool = option.option in answers.unread or vouches(
@@ -132,11 +187,12 @@ def _unread_line(
     )
     if (option.unknown or None in option.texts) and accepted is not None and not reason:
         return _make_line(option, Status.OPEN, option.unknown)
+    # An option that only a pattern has may be one of a fork, or a misspelt one.
+    is_stated = option.option in target.table.unread
+    is_of_tool &= is_stated or bool(reason) or not _DECIDES.search(option.option.rpartition(".")[2])
     if accepted is not None or is_of_tool or (reason and not target.accepted):
         status = Status.IGNORED if reason else Status.NOT_MODELLED
         return _make_line(option, status, f"{status}: {reason}" if reason else "")
-    if option.unknown and not option.option.startswith("-"):  # several options, or none
-        return _make_line(option, Status.OPEN, option.unknown)
     hint = did_you_mean(option.option, target.table.options)
     meaning = f"{Status.UNKNOWN}, {target.tool} has no such option.{hint}"
     return _make_line(option, Status.UNKNOWN, meaning)

@@ -14,6 +14,7 @@ from planner.base import read_files
 from planner.documents.python_calls import argument_defaults, parse_calls
 from planner.documents.shell import Script, Word
 from planner.documents.shell.edits import LARGEST, ParsedOption, implied_option
+from planner.documents.shell.scope import ALL_ARGUMENTS, KNOWN_AT_RUN_TIME
 from planner.documents.shell.syntax import computed_text
 from planner.documents.yaml_tree import read_trees
 from planner.errors import LaunchError
@@ -132,11 +133,13 @@ def _parse_commands(
             yield removed
             continue
         target = target_of_command(inner.words)
+        sibling = find_sibling(path, inner.words, SCRIPTS) if target is None else None
+        started = sibling and [*_parse_sibling_script(path, script, inner, sibling, depth)]
+        if started:
+            yield from started
+            continue
         if target is None and (guessed := guess_program(inner)) is not None:
             inner, target = guessed, target_of_command(guessed.words)
-        if target is None and (sibling := find_sibling(path, inner.words, SCRIPTS)) is not None:
-            yield from _parse_sibling_script(path, script, inner, sibling, depth)
-            continue
         if target is None:
             documents: list[ParsedCommand] = []
             if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
@@ -346,16 +349,31 @@ def _parse_sibling_script(
     arguments = {str(number): word for number, word in enumerate(inner.words[index:]) if number}
     shell_words = {**inner.environment, **arguments}
     environment = {name: word.text for name, word in shell_words.items() if word.text is not None}
+    is_complete = {*arguments} <= {*environment}
+    if arguments and is_complete:
+        environment[ALL_ARGUMENTS] = ""
     with suppress(LaunchError):
         for command in [*parse_script(file, text, environment, depth + 1)]:
+            takes_all = any(_TAKES_ALL.fullmatch(option.option) for option in command.unknown)
+            lost = [_run_time_words(f"the arguments of {file.name}", inner.line)]
             yield replace(
                 command,
+                unknown=(*command.unknown, *(lost if takes_all and not is_complete else ())),
                 name=path.name,
                 text=script.text,
                 line=inner.line,
                 options=without_positions(command.options),
                 resources=merge_resources(command.resources, inner.resources, path.name),
             )
+
+
+_TAKES_ALL = re.compile(r'"?\$[@*]"?')
+
+
+def _run_time_words(name: str, line: int) -> ParsedOption:
+    """Return an option for words of a command that are known only when it runs."""
+    option = implied_option(name, "", line)
+    return replace(option, texts=(None,), unknown=f"{name}: {KNOWN_AT_RUN_TIME}")
 
 
 def find_sibling(
@@ -550,6 +568,8 @@ def parse_command(
         option for option in arguments.unknown if not (measures and is_client_option(option.option))
     ]
     config_options = [option for option in unknown if option.option in ("-c", "--config")]
+    if any(word.text == "xargs" for word in inner.words):
+        unknown.append(_run_time_words("the words of xargs", inner.line))
     return ParsedCommand(
         target=target.name,
         name=path.name,

@@ -88,9 +88,8 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
         settings.values = without_experts(values)
     if shape is None or not shape["vocab_size"]:
         settings.mark_missing("model")
-    extra_options = {name for name in reading.command.options if name.startswith(_USED_PREFIXES)}
     settings.values = {name: value for name, value in settings.values.items() if value is not None}
-    return settings.build(shape=shape, used_options=TABLE.used | extra_options)
+    return settings.build(shape=shape, used_options=TABLE.used)
 
 
 def without_experts(values: Mapping[str, Quantity]) -> dict[str, Quantity]:
@@ -155,10 +154,3 @@ def read_recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity
     if recompute == "full" and layers and reading.value("recompute_method") == "block":
         values["recompute_num_layers"] = layers * chunks
     return values
-
-
-_USED_PREFIXES = (
-    *("--use-", "--data-parallel-", "--moe-", "--qk-", "--account-for-", "--recompute-"),
-    *("--tokenizer-", "--train-", "--vocab-", "--num-", "--fp8-"),
-)
-"""Prefixes of further options that count as used, in addition to those of the table."""

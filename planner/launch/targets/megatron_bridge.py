@@ -47,7 +47,11 @@ from planner.launch.target import (
     overrides,
     user_arguments,
 )
-from planner.launch.targets.megatron_arguments import read_megatron_arguments, without_experts
+from planner.launch.targets.megatron_arguments import (
+    TABLE,
+    read_megatron_arguments,
+    without_experts,
+)
 from planner.launch.targets.megatron_bridge_recipes import Recipe, choose_recipe, model_of_recipe
 from planner.launch.targets.megatron_shape import (
     is_hybrid,
@@ -283,21 +287,15 @@ def _megatron_keys(options: Mapping[str, ParsedOption]) -> frozenset[str]:
     )
 
 
-_USED_KEYS = re.compile(
-    "parallel|max_steps|megatron_fsdp|devices|--recipe|--factory|--mode|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
-    r"|peft\.|dropout|iters|checkpoint_"
-)
-
-
 def _is_used(name: str, option: ParsedOption) -> bool:
-    """Return whether the prediction depends on the option ``name``."""
-    options = OptionTable.load("megatron-lm").options
-    if name.startswith(_PRIMUS_TRAINERS) and _dashed(_strip_section(name)) in options:
-        return True
-    if "offload" in name:  # only what is translated
-        arguments = _arguments_of_key(_strip_section(name), option.single, set())
-        return any(argument in options for argument, _ in arguments)
-    return bool(option.texts and _USED_KEYS.search(name))
+    """Return whether the prediction depends on the option ``name``: its argument is read."""
+    key = _strip_section(name)
+    arguments = {
+        _RENAMED.get(key, _dashed(key)),
+        *(each for each, _ in _arguments_of_key(key, _text(option), set())),
+    }
+    is_count = name in (*_NODES, *_GPUS_OF_NODE, *_GPUS)
+    return is_count or not arguments.isdisjoint(TABLE.options | TABLE.used)
 
 
 def _translate_keys(

@@ -118,6 +118,7 @@ def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> Laun
     trains_language_model = _text(swift_options, "freeze_llm") == "false"
     used = _all_spellings(
         megatron.used_options
+        | (TABLE.options & {*megatron_command.options})
         | _option_names(swift_options, _DIALECT.names("used"))
         | {"--load", "--model"}
     )
@@ -133,7 +134,7 @@ def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> Laun
         shape=megatron.shape,
         used_options=used,
         ignored_options=ignored - used,
-        unread=megatron.unread | {*document_names},
+        unread=_all_spellings({*megatron.unread, *document_names}),
     )
 
 

@@ -82,7 +82,7 @@ def understood_blocks(imported: ImportedLaunch) -> Iterator[Block]:
     for note in imported.notes:
         yield make_lines(f"  {note}")
     rows = [
-        (str(line.line), line.option, line.text, line.meaning or str(line.status))
+        (line.place, line.option, line.text, line.meaning or str(line.status))
         for line in imported.lines
     ]
     yield GAP
