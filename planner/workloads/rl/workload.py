@@ -69,10 +69,11 @@ def open_rl(chosen: EvaluatedChoice) -> list[Assumption]:
     Its update did in all releases until verl-project/verl pull request 1100 (2025-04-17).
     """
     inputs: Any = chosen.source.inputs
-    is_auto = np.all(chosen.candidates.configurations.trainer.loss_kernel == LossKernel.AUTO)
+    runs: Any = chosen.candidates
+    is_auto = np.all(runs.configurations.trainer.loss_kernel == LossKernel.AUTO)
     if inputs.framework.name != "verl" or not is_auto:
         return []
-    before = {"it in the update, as before": chosen.candidates.otherwise(loss_kernel=LossKernel.EAGER)}
+    before = {"it in the update, as before": runs.otherwise(loss_kernel=LossKernel.EAGER)}
     assumed = "outside the update, as verl from 2025-04-17 on"
     return [make_assumption("entropy", assumed, before, of_release=True)]
 
