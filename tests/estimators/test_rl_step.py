@@ -375,7 +375,7 @@ def test_a_critic_with_gpus_of_its_own_frees_the_trainer():
     assert apart.phase_memory[2] == pytest.approx(shared.phase_memory[2] - shared.trainer.states)
 
 
-@pytest.mark.parametrize(("share", "most"), [(0.95, 2.0), (0.9, 6.0)])
+@pytest.mark.parametrize(("share", "most"), [(0.95, 0.0), (0.9, 4.0)])
 def test_weights_arrive_beside_a_cache_that_fills_the_card(share, most):
     """GRPO of a 70B ran out with OpenRLHF's engine on 95 % of 8 A800: OpenRLHF/OpenRLHF#776."""
     step = evaluate_rl(

@@ -12,6 +12,7 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, add
 from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.base.software_enums import Placement, WeightSync
+from planner.base.units import GIB
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.estimators.rl.rollout import Rollout, estimate_rollout
@@ -27,6 +28,13 @@ _BUCKET = 2 * 2**30
 
 Engines that receive one tensor at a time hold it whole on every GPU, as OpenRLHF's (at 012abcd,
 trainer/ray/vllm_worker_wrap.py, ``update_weight``): 2.0 GiB of a 70B's embedding.
+"""
+_BEYOND_SHARE = 1.37 * GIB
+"""Bytes that an engine with GPUs of its own takes of each of several beyond its share.
+
+Communicators and workspaces come after the engine has sized its cache (vllm-project/vllm pull
+request 51590, comment of 2026-09-21: vLLM 0.28 with tensor parallelism 8 was given 29.81 GiB of
+each GPU and held 31.18, of which graphs were 0.06).
 """
 _ADAPTER_BYTES = 2.0
 """Of a number of an adapter as engines keep it."""
@@ -269,10 +277,12 @@ class RlStep:
         awake, separate = 1.0 - c.offload_rollout, 1.0 - c.colocated
         bucket = np.minimum(float(_BUCKET), self._synced_bytes)
         group = self.inputs.framework.memory.communication_buffer
+        beyond = np.where(c.rollout_tensor_parallel > 1, _BEYOND_SHARE, 0.0)
         generate = {
             "engine_weights": memory.weights,
             "engine_cache": cache,
             "engine_reserved": memory.reserved,
+            "engine_beyond": separate * beyond,
             "trainer_states": c.colocated * ((1.0 - c.offload_train) * trainer.states + others),
             "trainer_reserved": c.colocated * trainer.reserved,
             "sync_bucket": separate * bucket,

@@ -11,6 +11,11 @@ from planner.estimators.training.micro_batch_share import MicroBatchShare
 
 EAGER_BYTES = 14.0
 """Bytes per logit of a loss in several kernels [1]_."""
+SHIFTED_BYTES = 2.0
+"""Further bytes per logit until 2024, when Transformers made a shifted copy in 32 bits.
+
+The 16-bit logits waited for it.
+"""
 EAGER_PASSES = 14.0
 """Reads and writes of 16-bit logits that it makes."""
 

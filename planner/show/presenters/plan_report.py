@@ -40,6 +40,7 @@ from planner.show.presenters.format_results import (
     format_host_memory,
     format_paged_states,
     format_result,
+    host_room,
     label,
     memory_parts,
     number_of,
@@ -108,7 +109,19 @@ def format_verdict(plan: Plan, evaluation: Evaluation) -> str:
     verb = "May fit" if probability < SURE_FIT else "Fits"
     if probability <= EVEN_FIT:
         verb = "May not fit"
-    return f"{verb}: {format_peak(plan, row)}."
+    return f"{verb}: {format_peak(plan, row)}{_format_unstated_host(plan, row)}."
+
+
+def _format_unstated_host(plan: Plan, row: Row) -> str:
+    """Return the host memory of a node as a condition, if much is needed and none is specified."""
+    machine = plan.source_of(row).inputs.machine
+    if machine.cluster.host_memory is not None or not format_host_memory(row, machine):
+        return ""
+    needed = number_of(row, "host_memory_gib")
+    if needed < _MUCH_HOST_MEMORY * host_room(row, machine) / GIB:
+        return ""
+    in_node = min(number_of(row, "num_gpus"), machine.cluster.gpus_per_node)
+    return f", if a node has {needed * in_node:,.0f} GiB of host memory"
 
 
 def format_peak(plan: Plan, row: Row) -> str:
@@ -129,6 +142,8 @@ def format_peak(plan: Plan, row: Row) -> str:
     return f"peak {number_of(row, 'peak_memory_gib'):,.1f} of {usable:,.1f} GiB{chance}"
 
 
+_MUCH_HOST_MEMORY = 0.25
+"""Share of the host memory that is assumed, which nodes of the same GPUs may lack."""
 _MAX_PARTS = 5
 _MIN_SHOWN_SHARE = 0.01
 _RUN_TIMES = ("time_to_train_days", "calendar_time_days")

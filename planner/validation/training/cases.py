@@ -41,6 +41,7 @@ from planner.configurations.configuration_tables import NAMES, TrainingConfigura
 from planner.configurations.training_rules import RULES
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
+from planner.estimators.training.loss_kernels import SHIFTED_BYTES
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.training_estimate import REJECTIONS, Estimate, evaluate
 from planner.layers.model import count_parameters
@@ -71,8 +72,6 @@ _FROM_SCRATCH = ("", "pretrain", "pretraining")
 # Default of a run: the rank of MLPerf's LoRA task.
 _LORA_RANK = 16
 _LONGEST_SEQUENCE = 100_000_000
-# Until 2024 Transformers made a shifted fp32 copy of the logits; the 16-bit ones waited for it.
-_SHIFTED_BYTES = 2.0
 _LOSSES = {code.word: code for code in LossKernel} | {"chunked": LossKernel.LINEAR}
 """Kernels of the loss by word; ``chunked``: the last product is in chunks of tokens, too."""
 
@@ -327,7 +326,7 @@ def _as_run(
     if per_logit is not None:
         memory = replace(memory, per_logit=per_logit, loss_room=0.0)
     elif _copies_logits(run, rule) and memory.per_logit > memory.per_logit_fused:
-        memory = replace(memory, per_logit=memory.per_logit + _SHIFTED_BYTES)
+        memory = replace(memory, per_logit=memory.per_logit + SHIFTED_BYTES)
     if adapter is not AdapterKind.NONE and run.flag("fp8_activation_inputs"):
         memory = replace(memory, fp8_activation_inputs=True)
     if dispatcher := run.word("token_dispatcher"):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from planner.base.csv_cells import Value
 from planner.base.enums import AdapterKind
+from planner.base.software_enums import LossKernel
 from planner.configurations.configuration_tables import DEGREES
 from planner.estimators.ideal_hardware import ideal_framework
 from planner.optimize.source import Source
 from planner.question.terms import terms_about, terms_of
+from planner.workloads.assumptions import Assumption, EvaluatedChoice, make_assumption
 from planner.workloads.rl.results import (
     ENGINE_DEGREES,
     RlSource,
@@ -57,6 +63,21 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
     }
 
 
+def open_rl(chosen: EvaluatedChoice) -> list[Assumption]:
+    """The assumptions of a plan: which passes of verl compute the entropy of all words.
+
+    Its update did in all releases until verl-project/verl pull request 1100 (2025-04-17).
+    """
+    inputs: Any = chosen.source.inputs
+    runs: Any = chosen.candidates
+    is_auto = np.all(runs.configurations.trainer.loss_kernel == LossKernel.AUTO)
+    if inputs.framework.name != "verl" or not is_auto:
+        return []
+    before = {"it in the update, as before": runs.otherwise(loss_kernel=LossKernel.EAGER)}
+    assumed = "outside the update, as verl from 2025-04-17 on"
+    return [make_assumption("entropy", assumed, before, of_release=True)]
+
+
 RL = Workload(
     name="rl",
     profile_kind="framework",
@@ -68,6 +89,7 @@ RL = Workload(
     reproducing_answers=_reproducing_answers,
     usual=default_notes,
     unset_defaults=source_defaults,
+    open_facts=open_rl,
     evaluate_once=evaluate_single,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=trains_on_answers,

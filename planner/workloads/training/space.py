@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
 from typing import Any
@@ -40,6 +41,7 @@ from planner.configurations.enumerate import (
 from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.kernel_work import rates
+from planner.estimators.training.loss_kernels import SHIFTED_BYTES
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.source import Source
 from planner.question.request import PlanRequest, Request, Settings
@@ -328,6 +330,8 @@ WIDE_EXPERTS = (
     "is a module: --set expert_compute=loop"
 )
 WITHOUT_PADDING = "flash attention, as in packed sequences"
+LABELS_SHIFTED = "labels shifted, as Transformers from 2025 on"
+LOGITS_SHIFTED = "logits shifted and copied, before"
 UNDER_PADDING = "masked, as PyTorch's in padded ones"
 # Of 16-bit logits and their gradient.
 _FEW_BYTES = 4.0
@@ -424,6 +428,19 @@ def may_pad(inputs: TrainingInputs) -> bool:
     fine_tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     on_transformers = rule.copies_logits_until is not None  # its loss is theirs
     return fine_tunes and on_transformers and not inputs.framework.memory.loss_room
+
+
+def copies_of_logits_vary(inputs: TrainingInputs) -> bool:
+    """Whether a loss of Transformers keeps whole logits, of which older releases make a copy."""
+    memory, rule = inputs.framework.memory, framework_rule(inputs.framework.name)
+    return rule.copies_logits_until is not None and memory.per_logit > memory.per_logit_fused
+
+
+def with_shifted_logits(inputs: TrainingInputs) -> TrainingInputs:
+    """Return the inputs with the loss of older releases of Transformers."""
+    memory = inputs.framework.memory
+    memory = replace(memory, per_logit=memory.per_logit + SHIFTED_BYTES)
+    return replace(inputs, framework=replace(inputs.framework, memory=memory))
 
 
 def has_wide_experts(inputs: TrainingInputs) -> bool:

@@ -55,16 +55,20 @@ from planner.workloads.training.results import TrainingRuns
 from planner.workloads.training.space import (
     IN_CHUNKS,
     IN_ONE_TENSOR,
+    LABELS_SHIFTED,
+    LOGITS_SHIFTED,
     UNDER_PADDING,
     WIDE_EXPERTS,
     WITHOUT_PADDING,
     alternative_software,
+    copies_of_logits_vary,
     has_wide_experts,
     may_pad,
     software_default_notes,
     source_defaults,
     training_inputs,
     training_sources,
+    with_shifted_logits,
 )
 from planner.workloads.workload import ResultWording, Workload, evaluate_single
 
@@ -236,6 +240,9 @@ def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
     if inputs.framework.memory.loss_room and chosen.is_open("loss_kernel"):
         before = {"fused, before": chosen.with_value("loss_kernel", LossKernel.FUSED)}
         assumptions.append(make_assumption("loss_kernel", IN_CHUNKS, before, of_release=True))
+    if copies_of_logits_vary(inputs) and chosen.is_open("loss_kernel"):
+        copied = {LOGITS_SHIFTED: chosen.with_setting(with_shifted_logits)}
+        assumptions.append(make_assumption("loss", LABELS_SHIFTED, copied))
     if has_wide_experts(inputs) and chosen.is_open(EXPERT_COMPUTE):
         loop = {"loop, before": chosen.with_value(EXPERT_COMPUTE, ExpertCompute.LOOP)}
         assumptions.append(make_assumption(EXPERT_COMPUTE, IN_ONE_TENSOR, loop, of_release=True))

@@ -84,6 +84,20 @@ def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
         ("actor_rollout_ref.rollout.name=sglang", "engine", "sglang"),
         ("actor_rollout_ref.model.use_fused_kernels=True", "loss_kernel", "linear"),
         ("actor_rollout_ref.model.use_fused_kernels=False", "loss_kernel", "auto"),
+        ("actor_rollout_ref.actor.entropy_coeff=0.001", "loss_kernel", "eager"),
+        ("actor_rollout_ref.actor.entropy_coeff=0", "loss_kernel", "None"),
+        (
+            "actor_rollout_ref.actor.entropy_coeff=0.001 "
+            "actor_rollout_ref.model.use_fused_kernels=True",
+            "loss_kernel",
+            "linear",
+        ),
+        (
+            "actor_rollout_ref.actor.calculate_entropy=True "
+            "actor_rollout_ref.actor.entropy_from_logits_with_chunking=True",
+            "loss_kernel",
+            "None",
+        ),
         ("actor_rollout_ref.rollout.free_cache_engine=False", "offload_rollout", "false"),
         ("actor_rollout_ref.actor.fsdp_config.param_offload=True", "offload_train", "False"),
         (
@@ -550,3 +564,26 @@ def test_a_step_stands_beside_that_of_another_file(tmp_path: Path) -> None:
     other = read_request_of_file(tmp_path / "b.sh", None, {}, fallback=own)
     degrees = [str(one.settings["rollout_tensor_parallel"]) for one in (own, other)]
     assert (other.workload, degrees) == ("rl", ["4", "2"])
+
+
+def test_the_entropy_in_the_update_decides_what_fits(planner, tmp_path: Path) -> None:
+    """GRPO of a 14B on 8 H100 ran out before entropy left the update: verl-project/verl#855."""
+    words = (
+        "actor_rollout_ref.model.path=deepseek-ai/DeepSeek-R1-Distill-Qwen-14B "
+        "algorithm.adv_estimator=grpo data.train_batch_size=1024 data.max_prompt_length=512 "
+        "data.max_response_length=512 actor_rollout_ref.actor.ppo_mini_batch_size=512 "
+        "actor_rollout_ref.actor.use_dynamic_bsz=True "
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=24000 "
+        "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.rollout.name=vllm "
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=8 "
+        "actor_rollout_ref.rollout.gpu_memory_utilization=0.6 actor_rollout_ref.rollout.n=5 "
+        "trainer.n_gpus_per_node=8 trainer.nnodes=1 "
+    )
+    path = tmp_path / "run.sh"
+    path.write_text(_MAIN + words)
+    first = " ".join(planner("estimate", "--from", path, "--gpu", "h100-sxm-80gb").out.split()[:40])
+    assert first.startswith("May not fit: ")
+    assert "does not fit with it in the update, as before." in first
+    path.write_text(f"{_MAIN}{words}actor_rollout_ref.actor.entropy_coeff=0.001")
+    out = planner("estimate", "--from", path, "--gpu", "h100-sxm-80gb").out
+    assert out.startswith("Does not fit: ")
