@@ -275,10 +275,12 @@ def _tensor_exchange(world: World, layout: Layout) -> Op:
     time = sum(collective(world, kind, num_bytes, layout.tensor_parallel, 1) for kind in kinds)
     overlap = world.framework.overlap
     asynchronous = overlap.asynchronous_tensor_parallel if layout.tp_comm_overlap else 0.0
+    is_asked_for = world.model.num_experts and overlap.asynchronous_tensor_parallel
+    usual = 0.0 if is_asked_for and not layout.tp_comm_overlap else overlap.tensor_parallel
     up = world.cluster.scale_up
     in_domain = layout.tensor_parallel <= up.domain_size
     if layout.sequence_parallel and in_domain and up.kind not in ("pcie", "network"):
-        time *= 1 - max(overlap.tensor_parallel, asynchronous)
+        time *= 1 - max(usual, asynchronous)
     return Op(forward=time, backward=time, part="tensor_parallel")
 
 
