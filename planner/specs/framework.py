@@ -378,12 +378,14 @@ class PartialGraphs:
     elementwise_passes : as in `Execution`
     permute_passes : as in `Execution`
     expert_launch_time : as in `Execution` [s]
+    expert_host_wait : as in `Execution` [s]
     expert_parallel : as in `Overlap`
     """
 
     elementwise_passes: Ratio
     permute_passes: Ratio
     expert_launch_time: Seconds
+    expert_host_wait: Seconds
     expert_parallel: Share
 
 
@@ -534,7 +536,7 @@ class FrameworkProfile:
         parts = self.partial_graphs
         if parts is None or (scales_groups and not has_state):
             return self
-        names = ("elementwise_passes", "permute_passes", "expert_launch_time")
+        names = ("elementwise_passes", "permute_passes", "expert_launch_time", "expert_host_wait")
         return replace(
             self,
             execution=replace(self.execution, **{name: getattr(parts, name) for name in names}),

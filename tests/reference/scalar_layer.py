@@ -456,7 +456,10 @@ def _expert_exchange(world: World, layout: Layout, h: int, copies: int) -> float
         return sum(collective(world, kind, whole, ranks, 1) for kind in kinds)
     once = world.framework.execution.deduplicated_dispatch if named == "auto" else named == "flex"
     num_bytes = 2 * own * copies * expert_load(layout) * h
-    seconds = 2 * all_to_all(world, num_bytes, e, copies if once else None, stride=split)
+    # DeepEP: a token goes once to each rank that has an expert of it.
+    by_rank = e * (1 - (1 - 1 / e) ** copies) / copies if once else 1.0
+    sent = by_rank * num_bytes
+    seconds = 2 * all_to_all(world, sent, e, copies if once else None, split, by_rank)
     for kind in ("all_gather", "reduce_scatter"):
         seconds += collective(world, kind, num_bytes * split, split, 1)
     return seconds
