@@ -150,17 +150,24 @@ def training_exchange(
 def _dispatch_time(
     share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
 ) -> FloatArray:
-    """Return seconds of an all-to-all each way, with collectives inside expert-tensor groups."""
+    """Return seconds of an all-to-all each way, with collectives inside expert-tensor groups.
+
+    A dispatcher of its own kernels sends a token once to each rank that has experts of it
+    (deepseek-ai/DeepEP, ``Buffer.get_dispatch_layout``: ``is_token_in_rank``), and once between
+    domains.
+    """
     machine, dispatcher = share.machine, share.token_dispatcher
     domains = machine.num_domains(share.expert_group)
     once = distinct_domain_share(num_copies=op.per_token, num_domains=domains)
     default = float(TokenDispatcher.FLEX) if share.execution.deduplicated_dispatch else 0.0
     used = np.where(dispatcher == TokenDispatcher.AUTO, default, dispatcher)
+    by_rank = distinct_domain_share(num_copies=op.per_token, num_domains=share.expert_parallel)
+    is_flex = used == TokenDispatcher.FLEX
     one_way = machine.collective(
         "all_to_all",
-        bytes_of_pairs,
+        bytes_of_pairs * np.where(is_flex, by_rank, 1.0),
         share.expert_group,
-        sent_across=np.where(used == TokenDispatcher.FLEX, once, 1.0),
+        sent_across=np.where(is_flex, once / by_rank, 1.0),
     )
     machine.unused(dispatcher == TokenDispatcher.ALLGATHER, "all_to_all")
     if np.all(share.expert_tensor_parallel == 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from planner.base.enums import AdapterKind, AdapterTargets, AttentionKernels, Fp8Recipe
@@ -366,6 +367,28 @@ class Defaults:
         return {name: value for name, value in values.items() if value != getattr(defaults, name)}
 
 
+@validated
+class PartialGraphs:
+    """Values where CUDA graphs capture parts of layers and not the whole step.
+
+    That is so on GPUs that scale no groups of 32 numbers, and for models with recurrent states.
+
+    Parameters
+    ----------
+    elementwise_passes : as in `Execution`
+    permute_passes : as in `Execution`
+    expert_launch_time : as in `Execution` [s]
+    expert_host_wait : as in `Execution` [s]
+    expert_parallel : as in `Overlap`
+    """
+
+    elementwise_passes: Ratio
+    permute_passes: Ratio
+    expert_launch_time: Seconds
+    expert_host_wait: Seconds
+    expert_parallel: Share
+
+
 def _sharded_axis(name: str) -> str:
     axes = terms_about("fully_sharded_degree")
     if name not in axes:
@@ -385,6 +408,7 @@ class FrameworkProfile:
     states : bytes per parameter
     memory : memory other than model states
     compilation : effect of torch.compile
+    partial_graphs : values where CUDA graphs do not capture the whole step; None: no others
     offloading : use of host memory
     defaults : values of parameters that a run does not set
     default_zero_stage : ZeRO stage if none is set
@@ -449,6 +473,7 @@ class FrameworkProfile:
     states: States
     memory: Memory
     compilation: Compilation = Compilation()
+    partial_graphs: PartialGraphs | None = None
     offloading: Offloading = Offloading()
     defaults: Defaults = Defaults()
     default_zero_stage: Annotated[int, Interval(ge=0, le=3)]
@@ -499,6 +524,24 @@ class FrameworkProfile:
     rollouts: RolloutProfile | None = None
     aliases: tuple[str, ...] = ()
     notes: str = ""
+
+    def with_graphs_of(self, *, scales_groups: bool, has_state: bool) -> FrameworkProfile:
+        """Return the profile with the CUDA graphs that it makes of a model on a GPU.
+
+        Parameters
+        ----------
+        scales_groups : whether the tensor cores of the GPU scale groups of 32 numbers (MXFP8)
+        has_state : whether layers of the model have a recurrent state
+        """
+        parts = self.partial_graphs
+        if parts is None or (scales_groups and not has_state):
+            return self
+        names = ("elementwise_passes", "permute_passes", "expert_launch_time", "expert_host_wait")
+        return replace(
+            self,
+            execution=replace(self.execution, **{name: getattr(parts, name) for name in names}),
+            overlap=replace(self.overlap, expert_parallel=parts.expert_parallel),
+        )
 
     def recipe_on(self, *, scales_groups: bool) -> Fp8Recipe:
         """Return the 8-bit recipe on a GPU.

@@ -463,6 +463,11 @@ class ModelSpec:
         return any(each.compress_ratio for each in self.attentions)
 
     @property
+    def has_state(self) -> bool:
+        """Whether layers have a recurrent state, as of Mamba-2 or linear attention."""
+        return any(mixer.has_state for mixer in self.attentions)
+
+    @property
     def feed_forwards(self) -> tuple[FeedForwardSpec, ...]:
         """The feed-forward of each layer group that has one."""
         return tuple(group.feed_forward for group in self.layer_groups if group.feed_forward)

@@ -11,10 +11,10 @@ _NEMO = ("nemo", "megatron-bridge")
 _SHOWN = 1 - 0.795
 
 
-def _exchange(gpu, framework, **settings):
+def _exchange(gpu, framework, model="llama-3.1-8b", **settings):
     """Seconds of a step that exchanges of tensor parallelism take."""
     settings = {"tensor_parallel": 8, "micro_batch_size": 1, **settings}
-    asked = {"model": "llama-3.1-8b", "gpu": gpu, "num_gpus": settings["tensor_parallel"]}
+    asked = {"model": model, "gpu": gpu, "num_gpus": settings["tensor_parallel"]}
     asked |= {"sequence_length": 4096, "global_batch_size": 4, "framework": framework}
     (row,) = estimate(**asked, settings=settings).to_frame().to_dict("records")
     return row["time_tensor_parallel_s"]
@@ -51,3 +51,13 @@ def test_nothing_is_hidden_between_nodes():
     plain = _exchange("gb200", "megatron-lm", sequence_parallel=True, tensor_parallel=16)
     hidden = _exchange("gb200", "nemo", sequence_parallel=True, tensor_parallel=16)
     assert hidden == pytest.approx(_SHOWN * plain, rel=0.1)
+
+
+@pytest.mark.parametrize("framework", _NEMO)
+def test_models_with_experts_hide_what_is_asked_for(framework):
+    """Recipes of NVIDIA-NeMo/Megatron-Bridge with experts have tp_comm_overlap off."""
+    of = {"model": "mixtral-8x7b", "sequence_parallel": True, "expert_parallel": 8}
+    plain = _exchange("h100", "megatron-lm", **of)
+    assert _exchange("h100", framework, **of) == pytest.approx(plain)
+    hidden = _exchange("h100", framework, **of, tp_comm_overlap=True)
+    assert hidden == pytest.approx(_SHOWN * plain, rel=0.2)

@@ -275,10 +275,12 @@ def _tensor_exchange(world: World, layout: Layout) -> Op:
     time = sum(collective(world, kind, num_bytes, layout.tensor_parallel, 1) for kind in kinds)
     overlap = world.framework.overlap
     asynchronous = overlap.asynchronous_tensor_parallel if layout.tp_comm_overlap else 0.0
+    is_asked_for = world.model.num_experts and overlap.asynchronous_tensor_parallel
+    usual = 0.0 if is_asked_for and not layout.tp_comm_overlap else overlap.tensor_parallel
     up = world.cluster.scale_up
     in_domain = layout.tensor_parallel <= up.domain_size
     if layout.sequence_parallel and in_domain and up.kind not in ("pcie", "network"):
-        time *= 1 - max(overlap.tensor_parallel, asynchronous)
+        time *= 1 - max(usual, asynchronous)
     return Op(forward=time, backward=time, part="tensor_parallel")
 
 
@@ -454,7 +456,10 @@ def _expert_exchange(world: World, layout: Layout, h: int, copies: int) -> float
         return sum(collective(world, kind, whole, ranks, 1) for kind in kinds)
     once = world.framework.execution.deduplicated_dispatch if named == "auto" else named == "flex"
     num_bytes = 2 * own * copies * expert_load(layout) * h
-    seconds = 2 * all_to_all(world, num_bytes, e, copies if once else None, stride=split)
+    # DeepEP: a token goes once to each rank that has an expert of it.
+    by_rank = e * (1 - (1 - 1 / e) ** copies) / copies if once else 1.0
+    sent = by_rank * num_bytes
+    seconds = 2 * all_to_all(world, sent, e, copies if once else None, split, by_rank)
     for kind in ("all_gather", "reduce_scatter"):
         seconds += collective(world, kind, num_bytes * split, split, 1)
     return seconds

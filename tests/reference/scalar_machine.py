@@ -384,12 +384,17 @@ def collective(
 
 
 def all_to_all(
-    world: World, num_bytes: float, size: int, copies: int | None = None, stride: int = 1
+    world: World,
+    num_bytes: float,
+    size: int,
+    copies: int | None = None,
+    stride: int = 1,
+    by_rank: float = 1.0,
 ) -> float:
     """Each rank sends every other its piece: some over the fabric, some by its own NIC.
 
     A dispatch that sends a token once to each domain carries N (1 - (1 - 1/N)^k) of its k
-    copies, the domains that k draws out of N hit.
+    copies, the domains that k draws out of N hit. ``by_rank``: share of the copies in the bytes.
     """
     if size <= 1:
         return 0.0
@@ -404,7 +409,7 @@ def all_to_all(
         wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
         seconds_across = piece * (size - local) / network_rate(world)
         if copies:
-            seconds_across *= domains * (1 - (1 - 1 / domains) ** copies) / copies
+            seconds_across *= domains * (1 - (1 - 1 / domains) ** copies) / copies / by_rank
     volume = piece * (size - 1)
     ramp = 1 + math.sqrt(e.ramp_bytes / volume)
     slowest = max(seconds_inside, seconds_across) * ramp * (size + e.small_group_penalty) / size

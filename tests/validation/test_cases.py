@@ -298,6 +298,22 @@ def test_a_fused_loss_comes_with_fused_kernels(library, loss, profile, word):
     assert {layout.loss_kernel.word for layout in found.layouts} == {word}
 
 
+@pytest.mark.parametrize(
+    ("framework", "model", "targets", "of_experts"),
+    [
+        ("Megatron-LM", "qwen3-30b-a3b", "all_linear", "each"),  # ms-swift's Megatron-SWIFT
+        ("Megatron-LM", "llama-3.1-8b", "all_linear", "none"),
+        ("HF Trainer", "qwen3-30b-a3b", "attention", "none"),
+    ],
+)
+def test_experts_have_the_adapters_of_their_framework(
+    library, framework, model, targets, of_experts
+):
+    spec = library.catalogue.load_model(model)
+    workload = replace(lora_case(library, framework), model=spec).inputs.workload
+    assert (workload.lora_targets, workload.expert_adapters) == (targets, of_experts)
+
+
 def lora_case(library, framework, **changes):
     plain = run_of(framework=framework, tensor_parallel="1", sequence_parallel="0", **changes)
     return training_case(replace(plain, cells={**plain.cells, "workload": "lora"}), library)

@@ -240,8 +240,12 @@ class MicroBatchShare:
         An all-reduce; with sequence parallelism an all-gather and a reduce-scatter of the same
         volume instead, which alone can run behind the products around them: Megatron-LM's
         arguments.py and NeMo's comm_overlap.py have no overlap without sequence parallelism.
+        Models with experts have it only where ``tp_comm_overlap`` asks for it: their recipes with
+        tensor parallelism switch it off (NVIDIA-NeMo/Megatron-Bridge@067f987, perf_recipes).
         """
         machine, overlap = self.machine, self.overlap
+        switched = self.inputs.model.num_experts and overlap.asynchronous_tensor_parallel
+        usual = 0.0 if switched else overlap.tensor_parallel
         num_bytes = self.number_bytes * self.tokens * self.hidden_size
         reduce = halves = np.zeros(())
         if not self.sequence_parallel.all():
@@ -251,7 +255,7 @@ class MicroBatchShare:
         share = np.where(
             self.tp_comm_overlap,
             np.maximum(overlap.tensor_parallel, overlap.asynchronous_tensor_parallel),
-            overlap.tensor_parallel,
+            usual,
         )
         can_hide = self.sequence_parallel & machine.hides_exchange(self.tensor_group)
         return unhidden_time(

@@ -21,7 +21,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.software_enums import LossKernel
-from planner.base.training_aliases import SavedModules
+from planner.base.training_aliases import ExpertAdapters, SavedModules
 from planner.base.units import GIB
 from planner.confidence.error_classes import scale_class, training_task
 from planner.confidence.evidence import (
@@ -133,17 +133,25 @@ class TrainingCase(Case):
     @property
     def inputs(self) -> TrainingInputs:
         """Return the inputs that all layouts of the case share."""
+        targets = AdapterTargets(self.rule.lora_targets)
+        is_wide = self.adapter.is_low_rank and targets is AdapterTargets.ALL_LINEAR
+        adapts_experts = is_wide and self.model.num_experts
         return TrainingInputs(
             machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
-            framework=self.framework,
+            framework=self.framework.with_graphs_of(
+                scales_groups=self.gpu.scales_groups, has_state=self.model.has_state
+            ),
             workload=TrainingWorkload(
                 sequence_length=self.sequence_length,
                 global_batch_size=1,
                 total_tokens=1.0,
                 adapter=self.adapter,
                 lora_rank=self.lora_rank,
-                lora_targets=AdapterTargets(self.rule.lora_targets),
+                lora_targets=targets,
+                expert_adapters=(
+                    self.framework.expert_adapters if adapts_experts else ExpertAdapters.NONE
+                ),
                 modules_to_save=self.modules_to_save,
                 double_quantization=self.double_quantization,
                 padding=self.samples.padding,

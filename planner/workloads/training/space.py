@@ -105,7 +105,9 @@ def training_sources(scene: HardwareScenario) -> list[Source]:
             inputs=TrainingInputs(
                 machine=place.machine,
                 model=question.model,
-                framework=scene.profile,
+                framework=scene.profile.with_graphs_of(
+                    scales_groups=gpu.scales_groups, has_state=question.model.has_state
+                ),
                 workload=work,
                 specified=SpecifiedValues.of(settings),
                 slowdown=_slowdown(scene, work),
