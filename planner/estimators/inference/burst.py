@@ -78,14 +78,16 @@ def share_until_the_end(
     """
     work, costs = inputs.workload, served.phases
     waves = np.maximum(each / running, 1.0)
+    seconds = each / served.request_rate
     if work.equal_lengths:
         steps, rest = decode_steps(inputs), (waves - np.floor(waves)) * running
         last = np.where(rest > 0, costs.wave(np.maximum(rest, 1.0), steps), 0.0)
-        return wave_quantization_ratio(waves=waves, full=costs.wave(running, steps), last=last)
+        ratio = wave_quantization_ratio(waves=waves, full=costs.wave(running, steps), last=last)
+        return np.asarray(seconds / (seconds / ratio + served.taken_in))
     rest = drain_steps(waves=waves, running=running, variation=work.output_variation)
-    seconds = each / served.request_rate
     # The rate includes the time per sequence; the end has more steps of fewer sequences.
-    return np.asarray(seconds / (seconds + rest * decode_steps(inputs) * costs.fixed))
+    rest = rest * decode_steps(inputs) * costs.fixed
+    return np.asarray(seconds / (seconds + rest + served.taken_in))
 
 
 def emptying_answer(inputs: ServingInputs, served: RequestMeans) -> FloatArray:
