@@ -54,7 +54,6 @@ _SERVING = {
     "network_callback_time": 0.0,
     **dict.fromkeys(("adapter_kernels", "adapter_bandwidth_fraction"), 1.0),
     **dict.fromkeys(("step_overhead", "sequence_overhead", "request_overhead"), 0.0),
-    "prompt_overhead": 0.0,
     **dict.fromkeys(("elementwise_passes", "score_passes", "unpacking_bytes"), 0.0),
     **dict.fromkeys(("attention_padding_fraction", "repeated_read_fraction"), 0.0),
     **dict.fromkeys(("vector_attention_instructions", "vector_attention_instructions_8bit"), 0.0),

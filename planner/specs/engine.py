@@ -60,8 +60,6 @@ class EngineExecution:
     step_overhead : host time per step that the GPU waits for [s]
     sequence_overhead : host time per step for each sequence in it [s]: scheduling, sampling,
         detokenization
-    prompt_overhead : host time per step for each prompt in it that the GPU waits for [s]: blocks of
-        the cache, inputs of the model, sampling parameters
     request_overhead : time of tokenization and transport before a request's first step [s]
     elementwise_passes : traffic of elementwise kernels over that of fused ones
     weight_bandwidth_fraction : rate at which products read weights over the best measured rate on
@@ -167,7 +165,6 @@ class EngineExecution:
     fused_quantization: bool
     custom_all_reduce: bool
     sustained_clock: Share = 0.0
-    prompt_overhead: Seconds = 0.0
     joined_all_reduce: bool = False
     expert_launch_time: Seconds = 0.0
     host_expert_time: Seconds = 0.0
@@ -461,6 +458,8 @@ class FrontEnd:
     prompt_token_time : time to tokenize a token of a prompt [s]
     token_time : time to detokenize an output token and pass it to its request [s]
     message_time : time to write a message of a stream [s]
+    template_time : time to parse the Jinja template of a chat for each request [s]
+    template_releases : first release that does so, and first that does not any more, in pairs
     per_rank_since : first release that starts a process for each data-parallel rank by default;
         empty: none of this profile does
     per_rank : a process for each data-parallel rank by default, in place of one
@@ -471,6 +470,8 @@ class FrontEnd:
     prompt_token_time: Seconds
     token_time: Seconds
     message_time: Seconds
+    template_time: Seconds = 0.0
+    template_releases: tuple[str, ...] = ()
     per_rank_since: str = ""
     per_rank: bool = False
     processes: Ratio = 0.0

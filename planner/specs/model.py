@@ -344,6 +344,7 @@ class ModelSpec:
     embedding_norm : a norm follows the embedding
     final_norm_bias : the last norm has a bias
     logits_bias : the output matrix has a bias
+    chat_template : servers write a chat as a prompt by a Jinja template; gpt-oss has a library
     num_nextn_predict_layers : published modules of multi-token prediction, not among
         ``layer_groups``
     mtp_num_layers : modules of multi-token prediction among ``layer_groups``
@@ -376,6 +377,7 @@ class ModelSpec:
     embedding_norm: bool = False
     final_norm_bias: bool = False
     logits_bias: bool = False
+    chat_template: bool = True
     num_nextn_predict_layers: Modules = 0
     mtp_num_layers: Modules = 0
     num_labels: SizeOrZero = 0

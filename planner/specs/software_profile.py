@@ -131,7 +131,12 @@ def _memory_of_release(memory: EngineMemory, release: tuple[int, ...]) -> Engine
 
 def _front_end_of_release(front_end: FrontEnd | None, release: tuple[int, ...]) -> FrontEnd | None:
     """Return the processes that a server has in a release; (): the newest."""
-    if front_end is None or not front_end.per_rank_since:
+    if front_end is None:
+        return front_end
+    bounds = iter(map(release_parts, front_end.template_releases))
+    if not any(since <= release < until for since, until in zip(bounds, bounds, strict=True)):
+        front_end = replace(front_end, template_time=0.0)
+    if not front_end.per_rank_since:
         return front_end
     since = release_parts(front_end.per_rank_since)
     return replace(front_end, per_rank=not (release and release < since))

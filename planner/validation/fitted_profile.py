@@ -30,7 +30,6 @@ _MILLISECONDS = (
     "request_overhead",
     "draft_overhead",
     "decode_layer_time",
-    "prompt_overhead",
     "host_expert_time",
 )
 _MICROSECONDS = (

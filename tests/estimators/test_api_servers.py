@@ -96,3 +96,32 @@ def test_an_answer_names_processes_that_limit_the_rate() -> None:
     assert "The API servers limit the rate" in said
     free = planner.estimate(workload="serve", engine="vllm", tuned=True, **FAST, api_servers=4)
     assert "API servers" not in free.summary()
+
+
+def burst(model: str, release: str, number: int = 1000) -> Any:
+    return served(
+        model=model, gpu="h100-sxm-80gb", num_gpus=1, engine_version=release, num_requests=number,
+        input_tokens=128, output_tokens=4, settings={"concurrency": number},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "late"), [("qwen3-14b", True), ("gpt-oss-20b", False)])
+def test_each_chat_parses_the_template_before_the_first_prompt_starts(
+    model: str, late: bool
+) -> None:
+    """1,000 requests start 6 to 8 s later: vllm-project/vllm pull request 20065."""
+    parsed, kept = (burst(model, release) for release in ("0.11.0", "0.12.0"))
+    first = float((parsed.time_to_first_token - kept.time_to_first_token)[0])
+    assert 6 <= first <= 8 if late else first == pytest.approx(0, abs=0.1)
+    same = float((parsed.time_per_output_token / kept.time_per_output_token)[0])
+    assert same == pytest.approx(1, rel=0.05)  # none is answered before
+
+
+def test_requests_of_a_burst_are_taken_in_one_after_the_other() -> None:
+    own = front_end("vllm", "0.12.0")
+    each = own.request_time + 128 * own.prompt_token_time
+    few, many = (
+        float(burst("llama-3.2-1b", "0.12.0", number).time_to_first_token[0])
+        for number in (1000, 2000)
+    )
+    assert many - few > 1000 * each

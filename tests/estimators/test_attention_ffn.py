@@ -23,7 +23,9 @@ from planner.estimators.inference.attention_ffn import attention_ffn_cycle
 from planner.estimators.inference.batch_share import BatchShare, ServingInputs
 from planner.estimators.inference.continuous_batching import decode_batch
 from planner.estimators.inference.disaggregated import DecodeWorkers, decode_workers
+from planner.estimators.inference.engine_step import step_time
 from planner.estimators.inference.serving_estimate import SERVING_REJECTIONS
+from planner.estimators.inference.serving_memory import serving_memory
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.layer_operators import layer_operators
 from planner.layers.model import Layer, layer_of
@@ -81,6 +83,39 @@ def test_engines_kernels_are_somewhat_slower_than_stepfuns_own(
 ) -> None:
     measured = float(row["measured_tokens_per_s_per_gpu"])
     assert 1 / 1.7 < per_gpu(row, engine) / measured < 1.0
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_an_open_system_is_as_fast_as_measured(engine: str) -> None:
+    """Qwen3-235B on GB200 with 3 to 16 times as many GPUs for attention as for experts."""
+    ratios = []
+    for row in rows("fast"):
+        inputs = setting(row["model"], row["gpu"], engine, int(row["context"]))
+        requests = np.asarray(float(row["requests"]))
+        seconds = float(np.ravel(attention_ffn_cycle(inputs, apart(row), requests))[0])
+        gpus = int(row["attention_gpus"]) + int(row["ffn_gpus"])
+        predicted = float(row["requests"]) / seconds / gpus
+        ratios.append(predicted / float(row["measured_tokens_per_s_per_gpu"]))
+    assert all(0.8 < ratio < 1.25 for ratio in ratios)
+    assert float(np.median(ratios)) == pytest.approx(1, abs=0.15)
+
+
+def test_it_gains_over_attention_and_experts_on_each_gpu() -> None:
+    """1.35 to 1.45 times the tokens per GPU, as each GPU has room for its requests (FastAFD)."""
+    row = rows("fast")[0]
+    inputs = setting(row["model"], row["gpu"], "vllm", int(row["context"]))
+    requests = float(row["requests"])
+    apart_s = float(np.ravel(attention_ffn_cycle(inputs, apart(row), np.asarray(requests)))[0])
+    gpus = 20
+    both = replicas(
+        tensor_parallel=1, attention_data_parallel=gpus, expert_parallel=gpus,
+        quantization=Quantization.FP8_BLOCK, expert_quantization=Quantization.FP8_BLOCK,
+        kv_cache=CacheType.BF16, concurrency=1,
+    )  # fmt: skip
+    places = float(np.ravel(serving_memory(inputs, both).most_sequences)[0])
+    batch = decode_batch(inputs, np.asarray(places))
+    step = float(np.ravel(step_time(inputs, both, batch, decoding=True).total)[0])
+    assert 1.1 < requests / apart_s / (places / step) < 1.5
 
 
 @pytest.mark.parametrize("row", rows("decode"), ids=lambda row: row["notes"][:4])

@@ -59,7 +59,7 @@ EXECUTIONS: list[dict[str, Any]] = [
     {},
     {"host_attention_fraction": 0.3, "hidden_copies": 0.4, "prefill_launch_time": 8e-4},
     {"decode_launch_time": 3e-4, "captured_context": 600, "score_passes": 2.0},
-    {"prompt_overhead": 2e-3, "sustained_clock": 0.5},
+    {"sustained_clock": 0.5},
     {"row_instructions": 2.0, "vector_rows": 40},
     {
         "decode_launch_time": 2e-4,

@@ -21,6 +21,7 @@ from scalar_phases import (
     per_step,
     prompt_room,
     prompts_batch,
+    request_intake,
 )
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import Step, StepBatch, step
@@ -209,7 +210,11 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         decoding=rate * answer,
         utilization=min(rate * prompt_at(rate), 1.0),
         wait=first - burst - found.prompt_time + line.mean + met.place_wait,
-        first=first + line.mean + found.passed_on + world.execution.request_overhead,
+        first=first
+        + line.mean
+        + found.passed_on
+        + world.execution.request_overhead
+        + clients * request_intake(world, c) * min(clients / number, 1.0),
         burst=burst,
         together=together,
         spread=min(

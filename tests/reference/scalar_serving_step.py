@@ -90,7 +90,6 @@ def step(world: ServingWorld, c: Replica, batch: StepBatch, decoding: bool) -> S
             launched = _launched(world, c, batch, group, decoding)
             launches += max(launched - sum(operators.values()), 0.0)
     overhead = execution.step_overhead + execution.sequence_overhead * own.sampled
-    overhead += execution.prompt_overhead * own.prompts
     if batch.per_sequence > 1 and batch.decoding:
         overhead += execution.draft_overhead + execution.draft_sequence_overhead * own.decoding
     p, count = c.pipeline_parallel, model.num_hidden_layers

@@ -57,7 +57,7 @@ def deployment(
     setting = ServingInputs(
         machine=Machine(gpu=gpu, cluster=default_cluster(gpu)),
         model=load_model(model),
-        engine=load_engine(engine).spec,
+        engine=replace(load_engine(engine).spec, front_end=None),  # its time is not simulated
         workload=ServingWorkload(
             input_tokens=tokens[0],
             output_tokens=tokens[1],

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -80,7 +81,11 @@ class Question:
         memory = serving_memory(setting, replace(c, concurrency=np.asarray(float(least))))
         served = served_at_concurrency(setting, c, memory)
         running = np.asarray(min(self.clients, self.places(memory.most_sequences)), np.float64)
-        share = share_until_the_end(setting, served, running, np.asarray(float(self.number)))
+        number = np.asarray(float(self.number))
+        # The simulation has one line for steps of all sizes.
+        line = (served.phases.fixed, served.phases.slope)
+        with patch("planner.estimators.inference.burst.decode_line", lambda *_: line):
+            share = share_until_the_end(setting, c, served, running, number)
         found = ServingEstimate(
             inputs=setting, configurations=c, memory=memory, served=served,
             rejected_by=np.zeros((), np.int8),

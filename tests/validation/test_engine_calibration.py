@@ -113,7 +113,7 @@ def test_a_run_is_left_out_with_all_it_measured(library):
 
 def test_every_time_of_an_engine_has_its_unit():
     times = [one.name for one in dataclasses.fields(EngineExecution) if one.name.endswith(TIMES)]
-    assert len(times) == 18
+    assert len(times) == 17
     assert all(unit_of(name)[0] in ("us", "ms") for name in times)
 
 

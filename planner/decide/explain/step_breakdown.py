@@ -244,7 +244,7 @@ IDLE_PARTS: Mapping[str, IdlePart] = {
         bounds=HOST,
         reason="the host prepares the step",
         keys=("execution.step_overhead", "execution.micro_batch_overhead",
-              "execution.sequence_overhead", "execution.prompt_overhead"),
+              "execution.sequence_overhead"),
     ),
     "front_end_wait": IdlePart(
         bounds=HOST,

@@ -65,7 +65,9 @@ def attention_ffn_cycle(
 
     A layer takes this with m micro-batches: the GPUs for attention, the link in either direction
     and the GPUs for the FFN work on different ones, and each returns when it has passed all
-    four [1]_ [2]_. The fastest m, and split of the experts, is taken.
+    four [1]_ [2]_. The fastest m, and split of the experts, is taken. While a kernel of one starts,
+    those of the others keep a GPU busy: a layer of 16 GPUs over 12 requests of 64k tokens each
+    takes 208 us, of which the caches alone take 201 [3]_.
 
     References
     ----------
@@ -82,12 +84,11 @@ def attention_ffn_cycle(
     times = []
     for number in MICRO_BATCHES:
         batch = decode_batch(inputs, sequences / number)
-        attention = replace(all_requests, batch=batch)
+        others = inputs if number == 1 else _without_latencies(inputs)
+        attention = replace(all_requests, inputs=others, batch=batch)
         ends = number * _ends(attention)
         for ffn, is_allowed in zip(ffns, allowed, strict=True):
-            step = _MicroBatch(
-                attention=attention, ffn=replace(all_requests, configurations=ffn, batch=batch)
-            )
+            step = _MicroBatch(attention=attention, ffn=replace(attention, configurations=ffn))
             layers = add(
                 group.num_hidden_layers * step.layer_time(group, number)
                 for group in inputs.model.layer_groups
@@ -95,6 +96,12 @@ def attention_ffn_cycle(
             times.append(np.where(is_allowed, layers + ends, np.inf))
     fastest = np.minimum.reduce(np.broadcast_arrays(*times))
     return np.asarray(inputs.slowdown * (fastest + host_overhead(all_requests)))
+
+
+def _without_latencies(inputs: ServingInputs) -> ServingInputs:
+    """Return the inputs with kernels whose starts others hide."""
+    execution = replace_unvalidated(inputs.engine.execution, kernel_latency_fraction=0.0)
+    return replace(inputs, engine=replace_unvalidated(inputs.engine, execution=execution))
 
 
 @record(kw_only=True)

@@ -18,6 +18,7 @@ from planner.estimators.inference.continuous_batching import (
     new_tokens,
     outside_engine,
     prompt_room,
+    requests_sent,
 )
 from planner.estimators.inference.queueing_delay import (
     QueueState,
@@ -34,14 +35,6 @@ _PROMPT_ROUNDS = 2
 _STILL_TOGETHER = 0.9
 LEAST_SHARE = 1e-6
 """A queue that has less than this share of the engine left is as long as its clients make it."""
-
-
-def requests_sent(inputs: ServingInputs, configurations: ServingConfigurations) -> Numeric:
-    """Return the number of requests that clients send to one replica; infinite if unlimited."""
-    work = inputs.workload
-    if work.num_requests is None or work.request_rate is not None:
-        return np.inf
-    return np.maximum(work.num_requests / configurations.data_parallel, 1.0)
 
 
 def step_demand(

@@ -8,11 +8,16 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
+from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.closed_loop import RequestMeans
-from planner.estimators.inference.continuous_batching import decode_steps
+from planner.estimators.inference.continuous_batching import decode_line, decode_steps
 from planner.estimators.inference.disaggregated import Pools
 from planner.formulas.draining import drain_steps, wave_quantization_ratio
+
+# Of gamma lengths of variation 1, the mean share that is left from the mean length to the longest
+# of some hundreds.
+_LEFT_AT_THE_END = 1 / 16
 
 
 @record(kw_only=True)
@@ -69,7 +74,11 @@ def pooled_burst(inputs: ServingInputs, pools: Pools, num_requests: int) -> Burs
 
 
 def share_until_the_end(
-    inputs: ServingInputs, served: RequestMeans, running: FloatArray, each: FloatArray
+    inputs: ServingInputs,
+    configurations: ServingConfigurations,
+    served: RequestMeans,
+    running: FloatArray,
+    each: FloatArray,
 ) -> FloatArray:
     """Return a benchmark's reported rate over the rate of clients that never stop.
 
@@ -78,14 +87,18 @@ def share_until_the_end(
     """
     work, costs = inputs.workload, served.phases
     waves = np.maximum(each / running, 1.0)
+    seconds = each / served.request_rate
     if work.equal_lengths:
         steps, rest = decode_steps(inputs), (waves - np.floor(waves)) * running
         last = np.where(rest > 0, costs.wave(np.maximum(rest, 1.0), steps), 0.0)
-        return wave_quantization_ratio(waves=waves, full=costs.wave(running, steps), last=last)
+        ratio = wave_quantization_ratio(waves=waves, full=costs.wave(running, steps), last=last)
+        return np.asarray(seconds / (seconds / ratio + served.taken_in))
     rest = drain_steps(waves=waves, running=running, variation=work.output_variation)
-    seconds = each / served.request_rate
-    # The rate includes the time per sequence; the end has more steps of fewer sequences.
-    return np.asarray(seconds / (seconds + rest * decode_steps(inputs) * costs.fixed))
+    # The rate includes the time per sequence; the end has more steps of fewer sequences, which
+    # take less than the line through steps of many.
+    few = decode_line(inputs, configurations, np.maximum(running * _LEFT_AT_THE_END, 1.0))[0]
+    rest = rest * decode_steps(inputs) * np.minimum(few, costs.fixed)
+    return np.asarray(seconds / (seconds + rest + served.taken_in))
 
 
 def emptying_answer(inputs: ServingInputs, served: RequestMeans) -> FloatArray:

@@ -11,13 +11,15 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.adapters import adapter_load_time
-from planner.estimators.inference.balance import LEAST_SHARE, Loop, requests_sent, step_demand
+from planner.estimators.inference.balance import LEAST_SHARE, Loop, step_demand
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     Phases,
     decode_steps,
+    front_end_times,
     phases,
     request_overhead,
+    requests_sent,
     tokens_per_step,
 )
 from planner.estimators.inference.queueing_delay import (
@@ -48,7 +50,8 @@ class RequestMeans:
     prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
     among the sequences to the first token, ``burst`` of them behind prompts that started with it,
     as a share ``together`` of the requests does, and ``spread`` from the first of them to the mean;
-    ``line``: requests of clients who wait for a place; ``queue``: what it meets; ``offered``: the
+    ``line``: requests of clients who wait for a place; ``taken_in``: seconds until the server has
+    taken in the requests of clients who start at once; ``queue``: what it meets; ``offered``: the
     requests that come at a rate, and what piles up of them; ``traced``: the classes of those whose
     rate moves.
     """
@@ -63,6 +66,7 @@ class RequestMeans:
     together: Numeric
     spread: FloatArray
     line: Line
+    taken_in: FloatArray
     time_per_output_token: FloatArray
     request_rate: FloatArray
     queue: QueueState
@@ -447,6 +451,8 @@ def served_at_concurrency(
         number=number, clients=excess, places=running, rate=rate, delay=loop.before_the_first
     )
     queued = line.wait
+    # Each request gives way to the next before its prompt goes to the engine.
+    taken_in = np.asarray(clients * front_end_times(inputs, c)[1])
     fewer = costs.slope * np.maximum(rate * state.answer - 1, 0.0) * loop.thinned
     return RequestMeans(
         phases=costs,
@@ -457,12 +463,14 @@ def served_at_concurrency(
         placed_first=state.first
         + queued
         + costs.passed_on
+        + clients / number * taken_in
         + request_overhead(inputs)
         + adapter_load_time(inputs, c),
         burst=loop.burst,
         together=loop.together,
         spread=loop.spread,
         line=line,
+        taken_in=taken_in,
         time_per_output_token=(state.step - fewer) / tokens_per_step(inputs),
         request_rate=rate,
         queue=state.queue,

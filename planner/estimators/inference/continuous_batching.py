@@ -281,7 +281,16 @@ def front_end_times(
     slower = inputs.slowdown / (front_end.processes or ranks)
     token = front_end.message_time / inputs.engine.scheduler.stream_interval + front_end.token_time
     request = front_end.request_time + front_end.prompt_token_time * work.input_tokens + token
+    request = request + front_end.template_time * inputs.model.chat_template
     return slower * token, slower * request
+
+
+def requests_sent(inputs: ServingInputs, configurations: ServingConfigurations) -> Numeric:
+    """Return the number of requests that clients send to one replica; infinite if unlimited."""
+    work = inputs.workload
+    if work.num_requests is None or work.request_rate is not None:
+        return np.inf
+    return np.maximum(work.num_requests / configurations.data_parallel, 1.0)
 
 
 def _behind_front_end(
@@ -296,6 +305,8 @@ def _behind_front_end(
         return of_engine
     token, request = front_end_times(inputs, c)
     steps = np.maximum(decode_steps(inputs), 1.0)
+    # Those of a simultaneous start are taken in before the first answer.
+    request = request * (1 - np.minimum(c.concurrency / requests_sent(inputs, c), 1.0))
 
     def wait(sequences: FloatArray) -> FloatArray:
         busy = of_engine.decode_step(sequences) + sequences / steps * of_engine.prefill

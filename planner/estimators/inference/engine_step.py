@@ -202,7 +202,6 @@ def host_overhead(share: BatchShare) -> FloatArray:
     execution, batch = share.execution, share.batch
     # Ranks that share the requests have hosts that work side by side.
     default = execution.step_overhead + execution.sequence_overhead * share.sampled
-    default = default + execution.prompt_overhead * batch.prompts * share.prompt_share
     verifying = execution.draft_overhead + execution.draft_sequence_overhead * share.decoding
     verifies = (batch.tokens_per_sequence > 1) & (batch.decoding > 0)
     return np.asarray(default + np.where(verifies, verifying, 0.0))

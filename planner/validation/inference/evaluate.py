@@ -269,7 +269,7 @@ def _outcome(
     slots = _places(cases, memory.most_sequences[..., None])[:, 0]
     first = served.time_to_first_token
     latency = first + np.maximum(columns.output_tokens - 1, 0.0) * token
-    reported = _until_the_end(cases, inputs, served, np.minimum(concurrency, slots))
+    reported = _until_the_end(cases, inputs, c, served, np.minimum(concurrency, slots))
     shape = concurrency.shape
     quantities = {
         "time_to_first_token_s": first,
@@ -292,6 +292,7 @@ def _outcome(
 def _until_the_end(
     cases: Sequence[InferenceCase],
     inputs: ServingInputs,
+    c: ServingConfigurations,
     served: RequestMeans,
     running: FloatArray,
 ) -> FloatArray:
@@ -301,7 +302,7 @@ def _until_the_end(
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     is_counted = np.isfinite(number) & (running > 0)
     each = np.where(is_counted, number, running) / Columns.of(cases).replicas
-    share = share_until_the_end(inputs, served, np.maximum(running, 1e-3), each)
+    share = share_until_the_end(inputs, c, served, np.maximum(running, 1e-3), each)
     return np.where(is_counted, share, 1.0)
 
 

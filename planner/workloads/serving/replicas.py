@@ -299,7 +299,9 @@ class ReplicaSource(ServingSource):
             running = np.minimum(c.concurrency, at_once)
             requests_per_replica = work.num_requests / replicas
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                reported = share_until_the_end(self.inputs, served, running, requests_per_replica)
+                reported = share_until_the_end(
+                    self.inputs, c, served, running, requests_per_replica
+                )
                 # As a benchmark reports it, until its last answer.
                 rate = rate * reported
                 makespan = requests_per_replica / rate
