@@ -71,7 +71,7 @@ def _init(kind: Any) -> Callable[..., None]:
     fields = dataclasses.fields(kind)
     kind.__compared__ = tuple(field.name for field in fields if field.compare)
     kind.__shown__ = tuple(field.name for field in fields if field.repr)
-    names = {field.name for field in fields if field.init}
+    num_fields = len(fields)
     # In the order of the fields, for any order of keyword arguments.
     unfilled = {field.name: field.default for field in fields}
     made = {
@@ -92,14 +92,16 @@ def _init(kind: Any) -> Callable[..., None]:
                 most = len(in_order)
                 raise TypeError(f"{kind.__qualname__} takes {most} values in order, each once")
             values = named | values
-        if not needed <= values.keys() <= names:
-            missing, unknown = needed - values.keys(), values.keys() - names
-            words = [f"lacks {', '.join(sorted(missing))}"] if missing else []
-            words += [f"has no {', '.join(sorted(unknown))}"] if unknown else []
-            raise TypeError(f"{kind.__qualname__} {'; '.join(words)}")
         filled = self.__dict__
         filled.update(unfilled)
         filled.update(values)
+        # As many entries as fields: no name is unknown. As many values: none is missing.
+        is_known = len(filled) == num_fields
+        if not (is_known and (len(values) == num_fields or needed <= values.keys())):
+            missing, unknown = needed - values.keys(), values.keys() - unfilled.keys()
+            words = [f"lacks {', '.join(sorted(missing))}"] if missing else []
+            words += [f"has no {', '.join(sorted(unknown))}"] if unknown else []
+            raise TypeError(f"{kind.__qualname__} {'; '.join(words)}")
         for name, factory in made.items():
             if name not in values:
                 filled[name] = factory()

@@ -71,6 +71,10 @@ class _Console(Console):
         if self.is_terminal:
             super().print(*objects, **options)
             return
+        if options.get("soft_wrap"):  # whole lines, for which rich takes a hundred times as long
+            lines = (line for text in objects for line in str(text).expandtabs().split("\n"))
+            self.file.write("".join(f"{printable(line).rstrip(' ')}\n" for line in lines))
+            return
         with self.capture() as printed:
             super().print(*objects, **options)
         lines = printed.get().split("\n")

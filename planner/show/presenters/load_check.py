@@ -211,6 +211,8 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     The probability is that of reaching the rate and keeping all limits. Without a rate the
     sentence has the requests that wait; it is empty if none do.
     """
+    if plan.workload.name == "train":
+        return ""
     rate = plan.request.request_rate
     row = candidates.row
     capacity = row.get("capacity_requests_per_s")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
-from planner.base.csv_cells import Row
+from planner.base.csv_cells import Row, Value
 from planner.base.formatting import format_count, format_counted, format_parameter
 from planner.base.units import GIB
 from planner.decide.fitting import options_that_raise_fit_probability
@@ -16,7 +17,7 @@ from planner.optimize.collector import full_rows, value_or_none
 from planner.optimize.recommendation import RECOMMENDATION_RULE
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import fit_probability
-from planner.optimize.source import Candidates
+from planner.optimize.source import Candidates, first_row
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_about, terms_of
 from planner.show.output_blocks import (
@@ -148,6 +149,17 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
     others, lines = other_plan_lines(report), _closing_lines(report)
     first = [*_question_blocks(report)]
     notes, has_gap = len(others), True
+
+    @cache
+    def table(rows: int) -> tuple[list[Block], int]:
+        """Return the alternatives in so many rows, and the lines that they take."""
+        of_table = (
+            []
+            if chosen is None
+            else [*_table_blocks(report, chosen.first(rows), _MOST_PLAN_CHARACTERS)]
+        )
+        return of_table, count_lines(of_table)
+
     while True:
         blocks: list[Block] = [*first, *[GAP] * has_gap]
         blocks += recommended_blocks(report, others[:notes])
@@ -156,10 +168,10 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
         )
         blocks += [*[GAP] * (gaps > 1), *_better_blocks(better)] if better else []
         blocks += [GAP] * (gaps > 0)
-        if chosen is not None:
-            blocks += _table_blocks(report, chosen.first(shown), _MOST_PLAN_CHARACTERS)
-        blocks += _closing_blocks(report, number - shown, lines[:most])
-        beyond = count_lines(blocks) + extra - MOST_LINES
+        closing = _closing_blocks(report, number - shown, lines[:most])
+        of_table, height = table(shown)
+        beyond = count_lines([*blocks, *closing]) + height + extra - MOST_LINES
+        blocks += [*of_table, *closing]
         if beyond <= 0:
             return blocks
         if not has_gap:
@@ -422,7 +434,7 @@ def write_search(
 
 def _chosen_plans(plan: Plan, result: SearchResult, best: Candidates) -> dict[str, object]:
     """Return the recommended plan with its evidence, and the plans it is compared with."""
-    fastest, machine = result.fastest or best, best.source.inputs.machine
+    fastest, machine = first_row(result.table), best.source.inputs.machine
     host = {
         "host memory": format_host_memory(best.row, machine),
         "paged": format_paged_states(best.row),
@@ -430,7 +442,7 @@ def _chosen_plans(plan: Plan, result: SearchResult, best: Candidates) -> dict[st
     replay = replay_result(plan, best).to_json() if plan.request.replay else None
     return {
         "recommended": SavedPlan.of(plan, best.row).to_dict(),
-        "recommended_row": _row(plan, best),
+        "recommended_row": _full_row(plan, best.row),
         "recommended_limits": plan_limits(plan, best),
         "recommended_load": load_line(plan, best),
         "recommended_sure": {**plan_evidence(plan, best), "regret": value_or_none(result.regret)},
@@ -442,10 +454,10 @@ def _chosen_plans(plan: Plan, result: SearchResult, best: Candidates) -> dict[st
         "recommended_capacity_gib": best.source.usable_memory(best.row) / GIB,
         "recommended_replay": replay,
         "open_facts": plan_facts(plan, best),
-        "proven_row": _row(plan, result.proven),
-        "tied_row": _row(plan, result.better_tied),
-        "fastest": SavedPlan.of(plan, fastest.row).to_dict(),
-        "fastest_row": _row(plan, fastest),
+        "proven_row": result.proven and _full_row(plan, result.proven.row),
+        "tied_row": result.better_tied and _full_row(plan, result.better_tied.row),
+        "fastest": SavedPlan.of(plan, fastest).to_dict(),
+        "fastest_row": _full_row(plan, fastest),
         "comparisons": {
             axis: _compared(plan, result, comparison)
             for axis, comparison in result.comparisons.items()
@@ -480,11 +492,10 @@ def _question_parts(plan: Plan, result: SearchResult) -> dict[str, object]:
     }
 
 
-def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
-    """The row of a plan; None without a plan."""
-    if candidates is None:
-        return None
-    return dict(full_rows(candidates.columns(), plan.problem.sources)[0])
+def _full_row(plan: Plan, row: Row) -> dict[str, Value]:
+    """The row of a plan with its intervals; None: an unknown number."""
+    columns = {name: [value] for name, value in row.items()}
+    return full_rows(columns, plan.problem.sources)[0]
 
 
 def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
