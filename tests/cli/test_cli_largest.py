@@ -22,9 +22,17 @@ SERVED = (
 def test_the_largest_micro_batch_is_told_with_the_next(planner):
     done = planner("max-batch", *TRAINING, *LAYOUT)
     assert done.exit_code == 0
-    assert done.out.startswith("Fits up to micro batch size 8 (the plan has 1): peak ")
+    assert done.out.startswith("May fit up to micro batch size 8 (the plan has 1): peak ")
+    assert "% likely); 90 % likely up to 4." in " ".join(done.out.split())
     assert "micro batch size 16: the fullest GPU needs more memory" in done.out
     assert "8*" in done.out
+
+
+def test_the_largest_likely_length_is_told_where_the_largest_is_not_sure(planner):
+    lengths = ("max-length", "--model", "llama-3.1-8b", "--gpus", "8", "--gpu", "h100", "--json")
+    (fit,) = json.loads(planner(*lengths, "-", "--quiet").out)["largest"]
+    chances = {row["sequence_length"]: row["fit_probability"] for row in fit["rows"]}
+    assert chances[fit["largest"]] < 0.9 <= chances[fit["largest_likely"]] < 0.91
 
 
 def test_limits_count(planner):
@@ -55,13 +63,13 @@ def test_of_a_plan_file_with_a_limit(planner, tmp_path):
     spare = planner("max-batch", "--plan", path, "--memory-headroom", "4GiB")
     assert free.exit_code == spare.exit_code == 0
     assert "beyond the 2,048 positions" in free.out.replace("\n  ", " ")
-    assert "Fits up to micro batch size" in spare.out
+    assert " up to micro batch size" in spare.out
 
 
 def test_without_a_layout_it_is_that_of_the_recommended_plan(planner):
     done = planner("max-batch", "--model", "llama-7b", "--gpus", "8")
     assert done.exit_code == 0
-    assert "Fits up to micro batch size" in done.out
+    assert " up to micro batch size" in done.out
 
 
 @pytest.mark.parametrize("width", ["40", "200"])

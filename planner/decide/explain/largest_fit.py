@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 
@@ -12,8 +13,10 @@ from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.base.units import ceil_div
 from planner.configurations.configuration_tables import ConfigurationTable, TrainingConfigurations
+from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import value_or_none
+from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary
@@ -47,6 +50,7 @@ class LargestFit:
     most : largest value that was tried
     ends_at : name of what limits ``most``
     largest : largest feasible value; None: none
+    largest_likely : largest value that is at least 90 % likely to fit; None: none
     following : next value that the rules allow; None: none
     reason : what rejects ``following``
     rows : result columns by value, for some values and the largest
@@ -57,6 +61,7 @@ class LargestFit:
     most: int
     ends_at: str
     largest: int | None
+    largest_likely: int | None
     following: int | None
     reason: str
     rows: Mapping[int, Row]
@@ -197,19 +202,33 @@ def _find_largest(
     largest = int(tried[last]) if feasible.size else None
     # If none is feasible, the reported rule is the last one in the order of rules.
     code = 0 if following is None else codes[following] if feasible.size else codes.max()
+    likely = None
+    if largest is not None and not is_only:
+        likely = _largest_likely(grown, numbers[numbers <= largest])
     return LargestFit(
         name=name,
         current=current,
         most=int(numbers[-1]),
         ends_at=ends_at,
         largest=largest,
+        largest_likely=likely,
         following=None if following is None else int(tried[following]),
         reason=_rejection_text(plan, int(code)) if code else "",
         rows={
             number: _row(grown, number)
-            for number in _reported_sizes(numbers, largest, current, is_only)
+            for number in _reported_sizes(numbers, largest, likely, current, is_only)
         },
     )
+
+
+def _largest_likely(grown: SourceAtSize, feasible: FloatArray) -> int | None:
+    """Return the largest of ascending feasible sizes that is likely to fit; None: none is."""
+    above = bisect_left(
+        feasible,
+        True,
+        key=lambda number: fit_probability(_row(grown, int(number))) < TARGET_FIT_PROBABILITY,
+    )
+    return int(feasible[above - 1]) if above else None
 
 
 def _evaluate_sizes(
@@ -262,16 +281,17 @@ def _rejection_text(plan: Plan, code: int) -> str:
 
 
 def _reported_sizes(
-    numbers: FloatArray, largest: int | None, current: int, is_only: bool
+    numbers: FloatArray, largest: int | None, likely: int | None, current: int, is_only: bool
 ) -> list[int]:
-    """Return feasible sizes to report: the largest, about halves of it, and the plan's own size."""
+    """Return feasible sizes to report: the largest, about halves of it, the likely, the plan's."""
     if largest is None:
         return []
     if is_only:
         return [largest]
     feasible = numbers[numbers <= largest].astype(int)
     halves = [feasible[np.searchsorted(feasible, largest / 2**power)] for power in range(_HALVES)]
-    return sorted({*map(int, halves), *({current} & set(feasible.tolist()))})
+    further = [number for number in (current, likely) if number in feasible]
+    return sorted({*map(int, halves), *filter(None, further)})
 
 
 MOST_METHODS = 2_000

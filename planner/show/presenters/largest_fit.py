@@ -69,14 +69,18 @@ def largest_verdict(plan: Plan, fit: LargestFit) -> str:
     name = fit.name.replace("_", " ")
     if fit.row is None:
         return f"Does not fit: no {name} is feasible: {fit.reason}."
-    has = f"the plan has {fit.current:,}"
-    return f"Fits up to {name} {fit.largest:,} ({has}): {format_peak(plan, fit.row)}."
+    has, peak = f"the plan has {fit.current:,}", format_peak(plan, fit.row)
+    if fit.largest == fit.largest_likely:
+        return f"Fits up to {name} {fit.largest:,} ({has}): {peak}."
+    chance = f"{100 * formatting.SURE_FIT:g} % likely"
+    likely = f"{chance} up to {fit.largest_likely:,}" if fit.largest_likely else f"none is {chance}"
+    return f"May fit up to {name} {fit.largest:,} ({has}): {peak}; {likely}."
 
 
 def _short_table_blocks(plan: Plan, fits: Sequence[LargestFit]) -> Iterator[Block]:
     """Yield a table of the plan's own and the largest size of each fit, with their results."""
     shown = [(fit, number) for fit in fits for number in fit.rows
-             if number in (fit.current, fit.largest)]  # fmt: skip
+             if number in (fit.current, fit.largest_likely, fit.largest)]  # fmt: skip
     if not shown:
         return
     columns = _result_columns(plan, shown[0][0])
