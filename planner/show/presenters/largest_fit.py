@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.base.csv_cells import Row
-from planner.base.formatting import format_parameter
+from planner.base.formatting import SURE_FIT, format_parameter
 from planner.base.units import GIB
 from planner.decide.explain.largest_fit import LargestFit, Methods
 from planner.errors import InfeasibleError
@@ -72,7 +72,7 @@ def largest_verdict(plan: Plan, fit: LargestFit) -> str:
     has, peak = f"the plan has {fit.current:,}", format_peak(plan, fit.row)
     if fit.largest == fit.largest_likely:
         return f"Fits up to {name} {fit.largest:,} ({has}): {peak}."
-    chance = f"{100 * formatting.SURE_FIT:g} % likely"
+    chance = f"{100 * SURE_FIT:g} % likely"
     likely = f"{chance} up to {fit.largest_likely:,}" if fit.largest_likely else f"none is {chance}"
     return f"May fit up to {name} {fit.largest:,} ({has}): {peak}; {likely}."
 
