@@ -646,8 +646,7 @@ def program_defaults(name: str) -> tuple[OptionAlias, ...]:
     """Return the defaults of a front end, the first that holds for an option counts.
 
     A row of ``dialects/defaults.csv`` has the ``versions`` with this default, its ``source``, and
-    the ``condition`` under which it holds: clauses joined by ``and``, each ``unless`` options are
-    set, ``if`` one is set, or has a value, or ``program`` is the name of what is started.
+    the ``condition`` under which it holds, an expression of the options and the ``program``.
     """
     return tuple(
         OptionAlias(
