@@ -14,6 +14,8 @@ from planner.base.records import record
 from planner.base.training_aliases import nearest_adapter_targets
 from planner.base.units import GIB, ceil_div
 from planner.configurations.configuration_tables import OF_PREFILL, PREFILL, ServingConfigurations
+from planner.documents.shell.edits import ParsedOption
+from planner.documents.yaml_tree import flattened, plain_text
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.weights import weight_bytes
@@ -199,6 +201,14 @@ def json_table(text: str | None) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
+def json_parts(option: ParsedOption, prefix: str = "") -> dict[str, ParsedOption]:
+    """Return the values of an option's JSON as options, by dotted name after ``prefix``."""
+    return {
+        prefix + name: replace(option, option=prefix + name, texts=(plain_text(value),))
+        for name, value in flattened(json_table(option.single))
+    }
+
+
 def merge_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
     """Return a reader of the command's options, and of the YAML file that ``--config`` names.
 
@@ -207,6 +217,9 @@ def merge_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
     command, table = reading.command, engine.table
     config = command.files.get(reading.text("--config") or "")
     options = engine.accepts.name_options({**(config.options if config else {}), **command.options})
+    # Parts of JSON that rows read.
+    for name in {name.partition(".")[0] for name in table.used if "." in name} & {*options}:
+        options |= json_parts(options[name], f"{name}.")
     texts = {name: option.texts[0] if option.texts else None for name, option in options.items()}
     return OptionReader(command=replace(command, options=options), meanings=table.read(texts))
 
@@ -542,7 +555,6 @@ class EngineReader:
     programs : words of a command that are not the model; empty if it has no positional model
     prepare : adds to a command what files and variables set
     batch : sets requests and tokens per step if the table has no defaults
-    drafts : returns the speculative decoding of a command
     finish : sets what depends on the other settings; returns the pool if options decide it
     has_rank_limit : whether the limit of sequences also holds for each rank of a single pool
     switches : options that enable adapters
@@ -559,7 +571,6 @@ class EngineReader:
     batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda server, model, ranks: (
         None
     )
-    drafts: Callable[[ServerSettings], DraftSettings | None] = read_drafts
     finish: Callable[[ServerSettings], str | None] = lambda server: None
     has_rank_limit: bool = False
     switches: tuple[str, ...] = ()
@@ -635,7 +646,7 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
         server.copy_values("kv_cache")
     engine.batch(server, model, ranks)
     _put_batch(server, engine, ranks, pool)
-    set_drafts(server, engine.drafts(server), model)
+    set_drafts(server, read_drafts(server), model)
     set_adapters(server, engine.switches)
     amount = reading.text(engine.host_cache)
     if reading.has(engine.host_cache) and (amount is None or parse_float(amount)):
