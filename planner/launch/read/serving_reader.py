@@ -326,41 +326,31 @@ def scheduler_default_of(
     return value, f"{option} is {value:,} by default{program}{gpu_note}"
 
 
-@record(kw_only=True)
-class DraftSettings:
-    """Speculative decoding as a command specifies it.
-
-    ``number`` of draft tokens, in ``steps`` if they are a tree; ``method`` may name modules of the
-    model or the type of heads in ``path``. ``is_model``: ``path`` may be a model.
-    """
-
-    number: int
-    steps: int | None = None
-    method: str = ""
-    path: str = ""
-    is_model: bool = False
-
-
-def set_drafts(
-    server: ServerSettings, drafting: DraftSettings | None, model: ModelSpec | None
-) -> None:
+def set_drafts(server: ServerSettings, model: ModelSpec | None) -> None:
     """Set draft tokens per step and their source: a known model, MTP modules or heads.
 
-    If the model has modules of multi-token prediction, heads without a path mean these.
+    Rows compute ``drafts``, else the table has the tokens; ``draft_steps`` if they are a tree;
+    ``draft_name``, which may name modules of the model or the type of the heads in ``drafter``;
+    ``drafts_by_model``, if that may be a model. Heads without a path mean the modules of a model
+    that has some.
     """
-    if drafting is None:
+    of_rows, reading = server.quantities, server.reading
+    tokens = of_rows.get("drafts") or parse_size(reading.value("draft_tokens"))
+    tokens = tokens or parse_size(reading.value("mtp_tokens"))
+    if not tokens:
         return
-    server.values["draft_tokens"] = drafting.number
-    if drafting.steps is not None:
-        server.values["draft_steps"] = drafting.steps
+    server.values["draft_tokens"] = int(tokens)
+    if (steps := of_rows.get("draft_steps")) is not None:
+        server.values["draft_steps"] = int(steps)
     server.notes.append(
         "It uses speculative decoding: give --acceptance-rate, the probability that a "
         "drafted token is accepted."
     )
-    if drafting.is_model and find_model_by_name(drafting.path) is not None:
-        server.values["draft_model"] = checkpoint_of(drafting.path).model
+    name, path = (str(of_rows.get(key) or "") for key in ("draft_name", "drafter"))
+    if of_rows.get("drafts_by_model") and find_model_by_name(path) is not None:
+        server.values["draft_model"] = checkpoint_of(path).model
         return
-    name, heads = drafting.method.lower(), drafting.path.lower()
+    name, heads = name.lower(), path.lower()
     if not name:
         name = next((head for head in _HEADS if head in heads), "")
     has_modules = model is not None and bool(model.num_nextn_predict_layers or model.mtp_num_layers)
@@ -526,23 +516,6 @@ def _set_layout(server: ServerSettings, engine: EngineReader, model: ModelSpec |
     return int(server.values["attention_data_parallel"])
 
 
-def read_drafts(server: ServerSettings) -> DraftSettings | None:
-    """Return the drafting that rows compute, else the draft tokens of the table; None if none."""
-    of_rows, reading = server.quantities, server.reading
-    tokens = of_rows.get("drafts") or parse_size(reading.value("draft_tokens"))
-    tokens = tokens or parse_size(reading.value("mtp_tokens"))
-    if not tokens:
-        return None
-    steps = of_rows.get("draft_steps")
-    return DraftSettings(
-        number=int(tokens),
-        steps=None if steps is None else int(steps),
-        method=str(of_rows.get("draft_name") or ""),
-        path=str(of_rows.get("drafter") or ""),
-        is_model=bool(of_rows.get("drafts_by_model")),
-    )
-
-
 @record(kw_only=True)
 class EngineReader:
     """Functions that read commands of an engine in addition to its table.
@@ -646,7 +619,7 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
         server.copy_values("kv_cache")
     engine.batch(server, model, ranks)
     _put_batch(server, engine, ranks, pool)
-    set_drafts(server, read_drafts(server), model)
+    set_drafts(server, model)
     set_adapters(server, engine.switches)
     amount = reading.text(engine.host_cache)
     if reading.has(engine.host_cache) and (amount is None or parse_float(amount)):

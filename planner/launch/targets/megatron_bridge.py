@@ -218,7 +218,7 @@ def _merge_recipe(
     if "sequence_parallel" not in set_keys and texts.get(_TENSORS, "1") != "1":
         implied["model.sequence_parallel"] = "true"
     merged |= {name: implied_option(name, text) for name, text in implied.items()}
-    return merged | options
+    return {**merged, **options}
 
 
 def _read_bridge_rows(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
