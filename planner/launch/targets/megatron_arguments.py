@@ -36,10 +36,6 @@ _EXPERT_PARAMETERS = {
 _LAYOUT, _CHUNKS = "--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"
 EXPERT_SPLIT = "--expert-tensor-parallel-size"
 _LAYERS_OF_CHUNK = "--num-layers-per-virtual-pipeline-stage"
-# Each of these options counts one more layer in its stage.
-_COUNTED_IN_SPLIT = tuple(
-    f"--account-for-{part}-in-pipeline-split" for part in ("embedding", "loss")
-)
 _CONTRADICTIONS = (
     *(("--bf16", "--fp16"), (_LAYERS_OF_CHUNK, _CHUNKS), (_LAYOUT, _CHUNKS)),
     *((_LAYOUT, _LAYERS_OF_CHUNK), ("--train-iters", "--train-samples")),
@@ -60,8 +56,10 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     values["framework"] = framework
     quantities: MutableQuantities = {"tool": framework, **read_sizes(reading, settings.notes)}
     layers = reading.number("--num-layers") or reading.number("--encoder-num-layers")
-    values["virtual_pipeline"] = virtual_pipeline_chunks(reading, layers, settings.notes)
-    values |= read_recomputation(reading, int(values["virtual_pipeline"] or 1))
+    layout = reading.text(_LAYOUT)
+    quantities["layout_chunks"] = len(chunks_of_layout(layout)) if layout else None
+    apply_read_rows(reading, OptionTable.load("megatron-chunks"), settings, quantities)
+    values |= read_recomputation(reading, int(values.get("virtual_pipeline") or 1))
     set_unlisted_optimizer(reading, TABLE, settings)
     if "dist_muon" in (reading.text("--optimizer") or ""):
         values["zero_stage"] = "1"  # its states are sharded without another option
@@ -107,34 +105,6 @@ def _refuse_contradictions(reading: OptionReader) -> None:
                 f"{reading.command.name}:{lines[1]}: {first} and {second} are both set (line "
                 f"{lines[0]}): Megatron-LM refuses that; remove one of them."
             )
-
-
-def virtual_pipeline_chunks(
-    reading: OptionReader, layers: int | None, notes: list[str]
-) -> int | None:
-    """Return the chunks of layers per pipeline stage; None if not set. May add to ``notes``.
-
-    Raises LaunchError if the chunks of a layout are no multiple of the stages.
-    """
-    stages = reading.number("--pipeline-model-parallel-size") or 1
-    specified, layout = reading.number(_CHUNKS), reading.text(_LAYOUT)
-    layers_per_chunk = reading.number(_LAYERS_OF_CHUNK)
-    if layout:
-        chunks = chunks_of_layout(layout)
-        if len(chunks) % stages:
-            raise LaunchError(
-                f"{reading.command.name}: {_LAYOUT} has {len(chunks)} "
-                f"chunks, which {stages} stages do not share."
-            )
-        return len(chunks) // stages
-    if specified or not layers_per_chunk or not layers:
-        return specified
-    counted_layers = layers + sum(map(reading.has, _COUNTED_IN_SPLIT))
-    if counted_layers % (stages * layers_per_chunk):
-        notes.append(
-            f"{layers} layers are not a multiple of {stages} stages x {layers_per_chunk} layers."
-        )
-    return max(counted_layers // (stages * layers_per_chunk), 1)
 
 
 def read_recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | None]:
