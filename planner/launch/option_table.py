@@ -27,10 +27,9 @@ A row of ``options/<target>.csv``:
     file if no row sets it; ``noted``, ``refused``: the user gets ``note``, or an error with it, if
     ``text`` is true for the file; ``impossible``: an error with it, for a plan; ``unexpressed``,
     ``advice``: a note that the target cannot express ``text`` of the parameter, or that the user
-    decides it; ``user``: the user sets the option by the shell variable ``parameter``, whose
-    default is ``text``; without a variable the option has that text; ``environment``: the
-    processes of the plan have the variable ``option`` of the environment, with ``text``; ``unset``:
-    the parameter has no value in the file, whatever earlier rows set
+    decides it; ``user``: the user sets the option by the shell variable ``parameter`` with the
+    default ``text``; without a variable it has that text; ``environment``: processes of the plan
+    have the variable ``option``; ``unset``: the parameter loses its value from earlier rows
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
@@ -107,10 +106,10 @@ class OptionRole(StrEnum):
 
 
 EXPRESSION_ROLES = (
-    *(OptionRole.READ, OptionRole.SET, OptionRole.SIZE, OptionRole.WRITE),
+    *(OptionRole.READ, OptionRole.SET, OptionRole.UNSET, OptionRole.SIZE, OptionRole.WRITE),
     *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED, OptionRole.IMPOSSIBLE),
     *(OptionRole.FALLBACK, OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
-    *(OptionRole.ENVIRONMENT, OptionRole.UNSET),
+    OptionRole.ENVIRONMENT,
 )
 """Roles of rows whose ``value`` and ``text`` are expressions."""
 _OTHER_ROLES = (
@@ -470,11 +469,8 @@ def _shipped_tools() -> Mapping[str, Mapping[str, str]]:
     return {row["name"]: row for row in rows}
 
 
-_FLAG_VALUES = "0"
-_SECTION = "dict"
-_OPTIONAL = "?"
-_BOOLEAN = "bool"
-_SEVERAL = "+"
+_FLAG_VALUES, _OPTIONAL, _SEVERAL = "0", "?", "+"
+_SECTION, _BOOLEAN = "dict", "bool"
 _LIST = "list["
 # Shortest prefix that argparse completes here; a shorter one is a typing error.
 _MIN_PREFIX = 4
@@ -646,8 +642,7 @@ def program_defaults(name: str) -> tuple[OptionAlias, ...]:
     """Return the defaults of a front end, the first that holds for an option counts.
 
     A row of ``dialects/defaults.csv`` has the ``versions`` with this default, its ``source``, and
-    the ``condition`` under which it holds: clauses joined by ``and``, each ``unless`` options are
-    set, ``if`` one is set, or has a value, or ``program`` is the name of what is started.
+    the ``condition`` under which it holds, an expression of the options and the ``program``.
     """
     return tuple(
         OptionAlias(

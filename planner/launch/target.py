@@ -297,13 +297,6 @@ class CommandWords:
         return cls(words=(setting.option, *texts), note=setting.note)
 
 
-def override(key: str, name: str, meaning: str, default: str | None = None) -> CommandWords:
-    """``KEY=`` with a variable that the user sets."""
-    return CommandWords(
-        words=(ShellVariable(name=name, meaning=meaning, default=default, prefix=f"{key}="),)
-    )
-
-
 def overrides(options: Iterable[OptionText]) -> list[CommandWords]:
     """Return options as words, and keys as words ``KEY=TEXT``, each with its note."""
     return [

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from planner.errors import LaunchError
+from planner.launch.expressions import ExpressionValue, attribute
 from planner.launch.model_shape import find_model, shape_of
-from planner.launch.targets.megatron_shape import unexpressed_parts
+from planner.launch.option_table import OptionRole, OptionTable
+from planner.launch.read.expression_rows import plan_notes
 from planner.specs.catalogue import Catalogue, load_model
 
 
@@ -14,8 +16,16 @@ from planner.specs.catalogue import Catalogue, load_model
 def test_compressed_attention_is_of_checkpoints_alone(name: str) -> None:
     with pytest.raises(LaunchError, match="only a checkpoint can describe them"):
         shape_of(load_model(name))
-    told = {remark.value for remark in unexpressed_parts(load_model(name))}
-    assert {"sparse attention", "several residual streams"} <= told
+    model = load_model(name)
+
+    def value(attribute_name: str) -> ExpressionValue:
+        of_model = attribute_name.startswith("model.")
+        return attribute(model, attribute_name.removeprefix("model.")) if of_model else 1
+
+    rows = OptionTable.load("megatron-run")
+    notes = {note.value for note in plan_notes(rows, OptionRole.UNEXPRESSED, value)}
+    assert {"sparse attention", "several residual streams"} <= notes
+    assert "a norm of the embedding" not in notes
 
 
 def test_they_are_not_in_the_way_of_shapes_that_are_looked_for() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import filter as matching
 from typing import Any
@@ -136,10 +136,7 @@ def derive_options(
     ``quantities`` are further names of their expressions. Return the reasons of rows by term.
     """
     reasons: dict[str, str] = {}
-    reading = OptionReader(
-        command=ParsedCommand(target="", name="", text="", options=options), meanings={}
-    )
-    functions = _option_functions(reading)
+    functions = _functions_of(options)
     for row in table.rows:
         if row.role != "derive" or (
             row.text and not Expression.parse(row.text).evaluate(quantities.get, functions)
@@ -162,6 +159,21 @@ def derive_options(
         if row.term and value is not None:
             reasons[row.term] = row.note
     return reasons
+
+
+def holds_for_options(
+    condition: str, options: Mapping[str, ParsedOption], words: Sequence[str]
+) -> bool:
+    """Whether a condition on options and the words that start a program is true, or empty."""
+    quantities = {_PROGRAM: " ".join(words)}
+    return not condition or bool(
+        Expression.parse(condition).evaluate(quantities.get, _functions_of(options))
+    )
+
+
+def _functions_of(options: Mapping[str, ParsedOption]) -> Mapping[str, Callable[..., Any]]:
+    command = ParsedCommand(target="", name="", text="", options=options)
+    return _option_functions(OptionReader(command=command, meanings={}))
 
 
 _WRITING = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)

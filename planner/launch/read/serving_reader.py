@@ -14,6 +14,8 @@ from planner.base.records import record
 from planner.base.training_aliases import nearest_adapter_targets
 from planner.base.units import GIB, ceil_div
 from planner.configurations.configuration_tables import OF_PREFILL, PREFILL, ServingConfigurations
+from planner.documents.shell.edits import ParsedOption
+from planner.documents.yaml_tree import flattened, plain_text
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.weights import weight_bytes
@@ -199,6 +201,14 @@ def json_table(text: str | None) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
+def json_parts(option: ParsedOption, prefix: str = "") -> dict[str, ParsedOption]:
+    """Return the values of an option's JSON as options, by dotted name after ``prefix``."""
+    return {
+        prefix + name: replace(option, option=prefix + name, texts=(plain_text(value),))
+        for name, value in flattened(json_table(option.single))
+    }
+
+
 def merge_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
     """Return a reader of the command's options, and of the YAML file that ``--config`` names.
 
@@ -207,6 +217,9 @@ def merge_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
     command, table = reading.command, engine.table
     config = command.files.get(reading.text("--config") or "")
     options = engine.accepts.name_options({**(config.options if config else {}), **command.options})
+    # Parts of JSON that rows read.
+    for name in {name.partition(".")[0] for name in table.used if "." in name} & {*options}:
+        options |= json_parts(options[name], f"{name}.")
     texts = {name: option.texts[0] if option.texts else None for name, option in options.items()}
     return OptionReader(command=replace(command, options=options), meanings=table.read(texts))
 
@@ -313,41 +326,31 @@ def scheduler_default_of(
     return value, f"{option} is {value:,} by default{program}{gpu_note}"
 
 
-@record(kw_only=True)
-class DraftSettings:
-    """Speculative decoding as a command specifies it.
-
-    ``number`` of draft tokens, in ``steps`` if they are a tree; ``method`` may name modules of the
-    model or the type of heads in ``path``. ``is_model``: ``path`` may be a model.
-    """
-
-    number: int
-    steps: int | None = None
-    method: str = ""
-    path: str = ""
-    is_model: bool = False
-
-
-def set_drafts(
-    server: ServerSettings, drafting: DraftSettings | None, model: ModelSpec | None
-) -> None:
+def set_drafts(server: ServerSettings, model: ModelSpec | None) -> None:
     """Set draft tokens per step and their source: a known model, MTP modules or heads.
 
-    If the model has modules of multi-token prediction, heads without a path mean these.
+    Rows compute ``drafts``, else the table has the tokens; ``draft_steps`` if they are a tree;
+    ``draft_name``, which may name modules of the model or the type of the heads in ``drafter``;
+    ``drafts_by_model``, if that may be a model. Heads without a path mean the modules of a model
+    that has some.
     """
-    if drafting is None:
+    of_rows, reading = server.quantities, server.reading
+    tokens = of_rows.get("drafts") or parse_size(reading.value("draft_tokens"))
+    tokens = tokens or parse_size(reading.value("mtp_tokens"))
+    if not tokens:
         return
-    server.values["draft_tokens"] = drafting.number
-    if drafting.steps is not None:
-        server.values["draft_steps"] = drafting.steps
+    server.values["draft_tokens"] = int(tokens)
+    if (steps := of_rows.get("draft_steps")) is not None:
+        server.values["draft_steps"] = int(steps)
     server.notes.append(
         "It uses speculative decoding: give --acceptance-rate, the probability that a "
         "drafted token is accepted."
     )
-    if drafting.is_model and find_model_by_name(drafting.path) is not None:
-        server.values["draft_model"] = checkpoint_of(drafting.path).model
+    name, path = (str(of_rows.get(key) or "") for key in ("draft_name", "drafter"))
+    if of_rows.get("drafts_by_model") and find_model_by_name(path) is not None:
+        server.values["draft_model"] = checkpoint_of(path).model
         return
-    name, heads = drafting.method.lower(), drafting.path.lower()
+    name, heads = name.lower(), path.lower()
     if not name:
         name = next((head for head in _HEADS if head in heads), "")
     has_modules = model is not None and bool(model.num_nextn_predict_layers or model.mtp_num_layers)
@@ -513,23 +516,6 @@ def _set_layout(server: ServerSettings, engine: EngineReader, model: ModelSpec |
     return int(server.values["attention_data_parallel"])
 
 
-def read_drafts(server: ServerSettings) -> DraftSettings | None:
-    """Return the drafting that rows compute, else the draft tokens of the table; None if none."""
-    of_rows, reading = server.quantities, server.reading
-    tokens = of_rows.get("drafts") or parse_size(reading.value("draft_tokens"))
-    tokens = tokens or parse_size(reading.value("mtp_tokens"))
-    if not tokens:
-        return None
-    steps = of_rows.get("draft_steps")
-    return DraftSettings(
-        number=int(tokens),
-        steps=None if steps is None else int(steps),
-        method=str(of_rows.get("draft_name") or ""),
-        path=str(of_rows.get("drafter") or ""),
-        is_model=bool(of_rows.get("drafts_by_model")),
-    )
-
-
 @record(kw_only=True)
 class EngineReader:
     """Functions that read commands of an engine in addition to its table.
@@ -542,7 +528,6 @@ class EngineReader:
     programs : words of a command that are not the model; empty if it has no positional model
     prepare : adds to a command what files and variables set
     batch : sets requests and tokens per step if the table has no defaults
-    drafts : returns the speculative decoding of a command
     finish : sets what depends on the other settings; returns the pool if options decide it
     has_rank_limit : whether the limit of sequences also holds for each rank of a single pool
     switches : options that enable adapters
@@ -559,7 +544,6 @@ class EngineReader:
     batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda server, model, ranks: (
         None
     )
-    drafts: Callable[[ServerSettings], DraftSettings | None] = read_drafts
     finish: Callable[[ServerSettings], str | None] = lambda server: None
     has_rank_limit: bool = False
     switches: tuple[str, ...] = ()
@@ -635,7 +619,7 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
         server.copy_values("kv_cache")
     engine.batch(server, model, ranks)
     _put_batch(server, engine, ranks, pool)
-    set_drafts(server, engine.drafts(server), model)
+    set_drafts(server, model)
     set_adapters(server, engine.switches)
     amount = reading.text(engine.host_cache)
     if reading.has(engine.host_cache) and (amount is None or parse_float(amount)):

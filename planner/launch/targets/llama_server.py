@@ -10,7 +10,6 @@ from planner.launch.read.parsed_launch import ONGOING, LaunchSettings, OptionRea
 from planner.launch.read.serving_reader import (
     ServerSettings,
     parse_size,
-    read_drafts,
     set_drafts,
     with_variables,
 )
@@ -55,7 +54,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     apply_read_rows(reading, _TABLE, server, server.quantities, "inference", model=model)
     if model is not None and (share := server.quantities.get("experts_on_host")) is not None:
         server.set_experts_on_host(model, float(share))
-    set_drafts(server, read_drafts(server), model)
+    set_drafts(server, model)
     server.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
     return server.build_for_workload("inference")
 

@@ -36,10 +36,6 @@ _EXPERT_PARAMETERS = {
 _LAYOUT, _CHUNKS = "--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"
 EXPERT_SPLIT = "--expert-tensor-parallel-size"
 _LAYERS_OF_CHUNK = "--num-layers-per-virtual-pipeline-stage"
-# Each of these options counts one more layer in its stage.
-_COUNTED_IN_SPLIT = tuple(
-    f"--account-for-{part}-in-pipeline-split" for part in ("embedding", "loss")
-)
 _CONTRADICTIONS = (
     *(("--bf16", "--fp16"), (_LAYERS_OF_CHUNK, _CHUNKS), (_LAYOUT, _CHUNKS)),
     *((_LAYOUT, _LAYERS_OF_CHUNK), ("--train-iters", "--train-samples")),
@@ -60,17 +56,17 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     values["framework"] = framework
     quantities: MutableQuantities = {"tool": framework, **read_sizes(reading, settings.notes)}
     layers = reading.number("--num-layers") or reading.number("--encoder-num-layers")
-    values["virtual_pipeline"] = virtual_pipeline_chunks(reading, layers, settings.notes)
-    values |= read_recomputation(reading, int(values["virtual_pipeline"] or 1))
+    layout = reading.text(_LAYOUT)
+    quantities["layout_chunks"] = len(chunks_of_layout(layout)) if layout else None
+    quantities["selected"] = _selected_modules(reading)
+    apply_read_rows(reading, OptionTable.load("megatron-stages"), settings, quantities)
     set_unlisted_optimizer(reading, TABLE, settings)
     if "dist_muon" in (reading.text("--optimizer") or ""):
         values["zero_stage"] = "1"  # its states are sharded without another option
     layout = read_pipeline_layout(reading, values, layers)
     settings.set("pipeline_layout", layout)
     # A layout with modules of multi-token prediction implies that the model has them.
-    mtp_layers = "".join(chunks_of_layout(layout)).count("m") if layout else 0
-    if mtp_layers and not reading.has("--mtp-num-layers"):
-        values["mtp_num_layers"] = str(mtp_layers)
+    quantities["layout_mtp"] = "".join(chunks_of_layout(layout)).count("m") if layout else 0
     experts = int(values.get("expert_parallel", 1))
     num_gpus, degrees = total_gpus(reading.command.resources), model_degrees(settings)
     require_split(reading, num_gpus, **degrees)
@@ -81,8 +77,6 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     shape = apply_read_rows(reading, TABLE, settings, quantities)
     if reading.value("hybrid_pattern") is not None:
         shape = None
-    if num_gpus is None:
-        settings.mark_missing("num_gpus")
     settings.missing += unreadable_counts(reading, TABLE, values)
     if shape is not None and not shape.get("num_experts"):
         settings.values = without_experts(values)
@@ -108,49 +102,10 @@ def _refuse_contradictions(reading: OptionReader) -> None:
             )
 
 
-def virtual_pipeline_chunks(
-    reading: OptionReader, layers: int | None, notes: list[str]
-) -> int | None:
-    """Return the chunks of layers per pipeline stage; None if not set. May add to ``notes``.
-
-    Raises LaunchError if the chunks of a layout are no multiple of the stages.
-    """
-    stages = reading.number("--pipeline-model-parallel-size") or 1
-    specified, layout = reading.number(_CHUNKS), reading.text(_LAYOUT)
-    layers_per_chunk = reading.number(_LAYERS_OF_CHUNK)
-    if layout:
-        chunks = chunks_of_layout(layout)
-        if len(chunks) % stages:
-            raise LaunchError(
-                f"{reading.command.name}: {_LAYOUT} has {len(chunks)} "
-                f"chunks, which {stages} stages do not share."
-            )
-        return len(chunks) // stages
-    if specified or not layers_per_chunk or not layers:
-        return specified
-    counted_layers = layers + sum(map(reading.has, _COUNTED_IN_SPLIT))
-    if counted_layers % (stages * layers_per_chunk):
-        notes.append(
-            f"{layers} layers are not a multiple of {stages} stages x {layers_per_chunk} layers."
-        )
-    return max(counted_layers // (stages * layers_per_chunk), 1)
-
-
-def read_recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | None]:
-    """Return the recomputed modules, and the recomputed layers of a pipeline stage."""
-    recompute = reading.value("recompute")
-    values: dict[str, Quantity | None] = {"recompute_modules": None, "recompute_num_layers": None}
-    if recompute == "selective":
-        modules = set((reading.value("recompute_modules") or "core_attn").split()) & {*MODULES}
-        if modules and modules <= {"mlp", "moe"}:
-            return {**values, "recompute": "feed_forward"}
-        modules_word = RecomputedModules.canonical_word("+".join(sorted(modules or {"core_attn"})))
-        return (
-            values
-            if modules_word in _DEFAULT_MODULES
-            else {**values, "recompute_modules": modules_word}
-        )
-    layers = reading.number("--recompute-num-layers")
-    if recompute == "full" and layers and reading.value("recompute_method") == "block":
-        values["recompute_num_layers"] = layers * chunks
-    return values
+def _selected_modules(reading: OptionReader) -> str | None:
+    """Return the modules that selective recomputation repeats; None for those by default."""
+    modules = {*(reading.value("recompute_modules") or "core_attn").split()} & {*MODULES}
+    word = "+".join(sorted(modules or {"core_attn"}))
+    if not modules <= {"mlp", "moe"}:
+        word = RecomputedModules.canonical_word(word)
+    return None if word in _DEFAULT_MODULES else word

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from planner.documents.shell.edits import Changes, ParsedOption, implied_option
 from planner.errors import LaunchError
-from planner.launch.model_shape import find_model_of_name, shape_of
+from planner.launch.model_shape import find_model_of_name
 from planner.launch.option_table import (
     FLAG,
     MutableQuantities,
@@ -33,6 +33,7 @@ from planner.launch.read.parsed_launch import (
     ParsedCommand,
     SettingsBuilder,
     total_gpus,
+    with_unknown_options,
 )
 from planner.launch.read.serving_reader import find_model_by_name
 from planner.launch.target import (
@@ -87,8 +88,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     Raises LaunchError if its options contradict each other, or the number of GPUs.
     """
     table = OptionTable.load("megatron-lm")
-    reading = _without_idle_offload(reading)
-    command = reading.command
+    command = _without_idle_offload(reading.command)
+    reading = OptionReader.of(command, OptionTable.load("megatron-bridge"))
     options = {
         option.option: _with_defaults(option)
         for option in (*command.options.values(), *command.unknown)
@@ -206,13 +207,13 @@ def _merge_recipe(
         dropped.add(_LAYOUT)
     if _STAGES in set_keys and texts[_STAGES] == "1":
         dropped.add(f"virtual_{_STAGES}")  # one stage has no chunks
-    recipe_options = {
+    merged = {
         name: option
         for name, option in recipe.options.items()
         if _strip_section(name) not in dropped
     }
     implied: dict[str, str] = {}
-    batch, job_gpus = recipe_options.get(_BATCH), recipe.num_gpus or num_gpus
+    batch, job_gpus = merged.get(_BATCH), recipe.num_gpus or num_gpus
     if batch is not None and job_gpus and job_gpus != recipe.default_num_gpus:
         sequences = int(batch.single or 1) * job_gpus // recipe.default_num_gpus
         implied[_BATCH] = str(max(sequences, 1))
@@ -220,8 +221,8 @@ def _merge_recipe(
         implied[_SHARDING] = "optim_grads_params"
     if "sequence_parallel" not in set_keys and texts.get(_TENSORS, "1") != "1":
         implied["model.sequence_parallel"] = "true"
-    computed = {name: implied_option(name, text) for name, text in implied.items()}
-    return {**recipe_options, **computed, **options}
+    merged |= {name: implied_option(name, text) for name, text in implied.items()}
+    return {**merged, **options}
 
 
 def _read_bridge_rows(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
@@ -241,27 +242,20 @@ def _read_bridge_rows(reading: OptionReader, inner: OptionReader) -> dict[str, s
     }
 
 
-def _without_idle_offload(reading: OptionReader) -> OptionReader:
+def _without_idle_offload(command: ParsedCommand) -> ParsedCommand:
     """Return the file without the keys of ``cpu_offloading`` if it is off: it uses none of them."""
-    command = reading.command
-    options = {option.option: option for option in (*command.unknown, *command.options.values())}
+    options = with_unknown_options(command).options
     switches = [
         _text(option) for name, option in options.items() if _strip_section(name) == _OFFLOADING
     ]
     if [*map(str.lower, filter(None, switches))] != ["false"]:
-        return reading
-    options_in_use = {
-        name: option
-        for name, option in command.options.items()
-        if not _strip_section(name).startswith(f"{_OFFLOADING}_")
-    }
-    unknown = (
-        option
-        for option in command.unknown
-        if not _strip_section(option.option).startswith(f"{_OFFLOADING}_")
+        return command
+    idle = {name for name in options if _strip_section(name).startswith(f"{_OFFLOADING}_")}
+    return replace(
+        command,
+        options={name: option for name, option in command.options.items() if name not in idle},
+        unknown=tuple(option for option in command.unknown if option.option not in idle),
     )
-    command = replace(command, options=options_in_use, unknown=(*unknown,))
-    return OptionReader.of(command, OptionTable.load("megatron-bridge"))
 
 
 _OFFLOADING = "cpu_offloading"
@@ -394,15 +388,11 @@ def _quantities(job: LaunchJob) -> Quantities:
     if job.hub_name is not None:
         return {**ends, **split}
     shape = shape_quantities(job.model, int(job["tensor_parallel"]))
-    return {**ends, **shape, "moe_layer_list": _layer_kinds(job), **split}
-
-
-def _layer_kinds(job: LaunchJob) -> str | None:
-    """Return the list of a dense layer's 0 or 1 with experts; None if all layers are alike."""
-    shape = shape_of(job.model)
-    dense, layers = shape["num_dense_layers"], shape["num_hidden_layers"]
-    kinds = ["0"] * dense + ["1"] * (layers - dense)
-    return f"[{','.join(kinds)}]" if shape["num_experts"] and dense else None
+    dense = int(shape["num_dense_layers"] or 0)
+    kinds = ["0"] * dense + ["1"] * (int(shape["num_hidden_layers"] or 0) - dense)
+    # Of each layer whether it has experts; None if all layers are alike.
+    shape["moe_layer_list"] = f"[{','.join(kinds)}]" if shape["moe_layer_freq"] else None
+    return {**ends, **shape, **split}
 
 
 def _narrow_request(request: Request) -> Request:

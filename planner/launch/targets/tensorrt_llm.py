@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.documents.shell.edits import Changes, ParsedOption
-from planner.documents.yaml_tree import flattened, plain_text
 from planner.documents.yaml_writer import yaml_text
 from planner.launch.option_table import (
     OptionTable,
@@ -18,7 +17,7 @@ from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, Pars
 from planner.launch.read.serving_reader import (
     EngineReader,
     ServerSettings,
-    json_table,
+    json_parts,
     parse_size,
     read_engine,
     read_server,
@@ -126,14 +125,9 @@ def _prepare(reading: OptionReader, _: EngineReader) -> OptionReader:
     files = reading.command.files
     config = files.get(file_name or "") or files.get((file_name or "").removeprefix("./"))
     override = reading.command.options.get(_OVERRIDE)
-    values = json_table(reading.text(_OVERRIDE))
     document = {
         **({} if config is None else config.options),
-        **{
-            name: replace(override, option=name, texts=(plain_text(value),))
-            for name, value in flattened(values)
-            if override is not None
-        },
+        **({} if override is None else json_parts(override)),
     }
     # The table reads keys of documents before options of the command, as the engine does.
     return _reading_with(reading, {**options, **document})

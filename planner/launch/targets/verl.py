@@ -21,7 +21,6 @@ from planner.launch.target import (
     LaunchDraft,
     LaunchJob,
     LaunchTarget,
-    override,
     overrides,
     user_arguments,
 )
@@ -75,7 +74,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     is_ppo = job["algorithm"] == Algorithm.PPO
     if job.hub_name is None:
         names = ["actor_rollout_ref.model.path", *(["critic.model.path"] if is_ppo else [])]
-        options[:0] = [override(name, MODEL.name, MODEL.meaning) for name in names]
+        options[:0] = [CommandWords(words=(replace(MODEL, prefix=f"{key}="),)) for key in names]
     if is_ppo:  # the critic is split as the policy
         options += overrides(
             replace(option, option=option.option.replace(actor, critic), note="")

@@ -10,10 +10,8 @@ from functools import partial
 from planner.base.units import ceil_div
 from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
-    DraftSettings,
     EngineReader,
     ServerSettings,
-    json_table,
     merge_config,
     parse_size,
     read_engine,
@@ -101,49 +99,23 @@ def _assume_batch(server: ServerSettings, _: ModelSpec | None, __: int) -> None:
     _set_uneven_stages(server, int(server.values["pipeline_parallel"]))
 
 
-def _read_draft(server: ServerSettings) -> DraftSettings | None:
-    """Read the settings of speculative decoding; None if no draft tokens are set."""
-    reading = server.reading
-    config = json_table(reading.text("--speculative-config"))
-    number = parse_size(reading.value("draft_tokens")) or 0
-    draft_tokens = config.get("num_speculative_tokens")
-    if isinstance(draft_tokens, int) and not isinstance(draft_tokens, bool):
-        number = draft_tokens
-    method = config.get("method") or reading.text("--spec-method")
-    path = config.get("model") or reading.text("--spec-model")
-    if not number:
-        return None
-    return DraftSettings(
-        number=number,
-        method=str(method or ""),
-        path=str(path or ""),
-        is_model=method in (None, "draft_model"),
-    )
-
-
 def _read_pool(server: ServerSettings) -> str:
     """Return the server's pool: prefill, decode, or both in one; note an undecided role."""
     reading = server.reading
     if pool := reading.value("pool"):
         return pool
-    config = {**json_table(reading.text("--kv-transfer-config"))}
-    transfer_option = reading.command.options.get("--kv-transfer-config")
-    if (
-        transfer_option is not None
-        and transfer_option.full_span is not None
-        and None in transfer_option.texts
-    ):
+    role = reading.text("--kv-transfer-config.kv_role")
+    option = reading.command.options.get("--kv-transfer-config")
+    if option is not None and option.full_span is not None and None in option.texts:
         # The role is readable even if the script computes a port in the same text.
-        option_text = reading.command.text[
-            transfer_option.full_span.start : transfer_option.full_span.end
-        ]
-        config["kv_role"] = next(iter(re.findall(r"kv_role\W+(kv_\w+)", option_text)), None)
-    if config.get("kv_role") == "kv_both":
+        text = reading.command.text[option.full_span.start : option.full_span.end]
+        role = next(iter(re.findall(r"kv_role\W+(kv_\w+)", text)), None)
+    if role == "kv_both":
         server.notes.append(
             "kv_role is kv_both: only the router knows whether it is a prefill or decode worker. "
             "It is read as both."
         )
-    return _POOLS.get(str(config.get("kv_role")), AGGREGATED)
+    return _POOLS.get(str(role), AGGREGATED)
 
 
 _ENGINE = EngineReader(
@@ -160,7 +132,6 @@ _ENGINE = EngineReader(
     # each.
     has_rank_limit=True,
     finish=_read_pool,
-    drafts=_read_draft,
     switches=("--enable-lora",),
     host_cache="--kv-offloading-size",
     weights_on_host="--cpu-offload-gb",

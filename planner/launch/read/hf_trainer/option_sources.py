@@ -11,7 +11,7 @@ aws-samples/awsome-distributed-training at 7217859, ``pytorch/FSDP/src/model_uti
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -26,7 +26,7 @@ from planner.launch.option_table import (
     program_defaults,
     shipped_rows,
 )
-from planner.launch.read.expression_rows import derive_options
+from planner.launch.read.expression_rows import derive_options, holds_for_options
 from planner.launch.read.parsed_launch import (
     JobResources,
     OptionReader,
@@ -72,30 +72,10 @@ def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) ->
     """Add the program's defaults to the script's options; return reasons by parameter."""
     script, reasons = sources.script, dict[str, str]()
     for row in dialect.defaults:
-        if row.into not in script and _holds(row.text, script, sources.words, sources.text):
+        if row.into not in script and holds_for_options(row.text, script, sources.words):
             script[row.into] = implied_option(row.into, row.word)
             reasons[row.term] = row.note
     return reasons
-
-
-def _holds(
-    condition: str,
-    options: Collection[str],
-    words: Sequence[str],
-    text_of_option: Callable[[str], str | None],
-) -> bool:
-    """Return whether the condition of a default holds; see `program_defaults`."""
-    for clause in filter(None, condition.split(" and ")):
-        kind, *names = clause.split()
-        if kind == "unless" and {*names} & {*options}:
-            return False
-        if kind == "if" and names[0] not in options:
-            return False
-        if kind == "if" and names[1:] not in ([], [text_of_option(names[0])]):
-            return False
-        if kind == "program" and not any(word.endswith(names[0]) for word in words):
-            return False
-    return True
 
 
 def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
@@ -167,7 +147,8 @@ class TrainerOptions:
     def trl_defaults(self) -> list[OptionAlias]:
         """The defaults of TRL that hold; empty for other programs."""
         rows = program_defaults("trl") if self.is_supervised else ()
-        return [row for row in rows if _holds(row.text, self.texts, self.words, self.texts.get)]
+        options = self.reading.command.options
+        return [row for row in rows if holds_for_options(row.text, options, self.words)]
 
     def of(self, source: str, parameter: str) -> str | None:
         """The value of a parameter in one source; None where none of its options is set."""
