@@ -136,9 +136,9 @@ def _parts(answer: Largest) -> dict[str, object]:
     return {"largest": largest, **largest_parts(plan, answer.evaluation, answer.fits)}
 
 
-def largest_report(answer: Largest, arguments: Sequence[str] = ()) -> LargestReport:
+def largest_report(answer: Largest) -> LargestReport:
     """Return the report of the largest batch or lengths."""
-    return written_report(lambda files: _write(files, answer, arguments), LargestReport)
+    return written_report(lambda files: _write(files, answer, ()), LargestReport)
 
 
 def _present(answer: Largest | Methods, is_full: bool) -> Iterable[Block]:
