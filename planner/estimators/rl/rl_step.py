@@ -12,7 +12,7 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, add
 from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.base.software_enums import Placement, WeightSync
-from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.estimators.rl.rollout import Rollout, estimate_rollout
 from planner.estimators.rl.trainer import Trainer, estimate_trainer
