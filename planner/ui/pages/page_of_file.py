@@ -254,7 +254,8 @@ def _parts_section(report: SearchReport, row: ResultRow) -> Section:
     workload, fastest = report.workload, report.fastest_row
     named_rows: list[tuple[str, ResultRow]] = [("recommended", row)]
     if fastest is not None and not are_same_plan(workload, fastest, row):
-        named_rows.append((_first_name(report), fastest))
+        goals = search_goals(report)
+        named_rows.append((f"first by {label(goals[0])}" if goals else "first", fastest))
     for axis, compared in report.comparisons.items():
         named_rows += [(str(plan_row[axis]), plan_row) for plan_row in compared.rows[1:]]
     named_rows = named_rows[:MOST_BARS]
@@ -262,11 +263,6 @@ def _parts_section(report: SearchReport, row: ResultRow) -> Section:
     return Section(
         title=_PARTS, blocks=breakdowns(labels, [plan_row for _, plan_row in named_rows])
     )
-
-
-def _first_name(report: SearchReport) -> str:
-    goals: Sequence[str] = search_goals(report)
-    return f"first by {label(goals[0])}" if goals else "first"
 
 
 _PLAN_KEYS = {"workload", "answers", "parameters"}
