@@ -12,7 +12,7 @@ import planner as planning
 from planner.decide.suggestions.changes import contract_levers
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
-from planner.question.prices import check_price, price_of_contract
+from planner.question.parse_values import check_price, price_of_contract
 from planner.specs.catalogue import Catalogue
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan

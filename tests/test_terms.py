@@ -16,7 +16,7 @@ from planner.configurations.configuration_tables import (
     TrainingConfigurations,
 )
 from planner.configurations.enumerate import AXES
-from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl import RlConfigurations
 from planner.question import parse_values
 from planner.question.request import Request
 from planner.question.terms import (

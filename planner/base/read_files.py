@@ -231,10 +231,10 @@ def read_lines(
         raise read_error(path, failure, error) from failure
 
 
-def require_table(value: object, location: str, error: Error = SpecError) -> dict[str, object]:
+def require_table(value: object, location: str) -> dict[str, object]:
     """A TOML or JSON value that must be a table."""
     if not isinstance(value, dict):
-        raise error(f"{location}: must be a table.")
+        raise SpecError(f"{location}: must be a table.")
     return value
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from planner.cli.options import OptionValues, is_set
-from planner.commands.command import Call, Command, PlanQuestion
+from planner.commands.command import Answering, Call, PlanQuestion
 from planner.commands.options import option_name, setting_name
 from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
@@ -139,7 +139,7 @@ def uses_stdout(values: OptionValues) -> bool:
 
 def run_command(
     values: OptionValues,
-    command: Command[Any, Result],
+    command: Answering[Result],
     call: Call | None = None,
     picture: Picture | None = None,
 ) -> Result:
@@ -152,7 +152,7 @@ def run_command(
 
 def show_result(
     values: OptionValues,
-    command: Command[Any, Result],
+    command: Answering[Result],
     result: Result,
     picture: Picture | None = None,
     after: Callable[[Result], None] | None = None,
@@ -181,7 +181,7 @@ def show_result(
     return result
 
 
-def print_result(values: OptionValues, command: Command[Any, Result], result: Result) -> None:
+def print_result(values: OptionValues, command: Answering[Result], result: Result) -> None:
     """Print the blocks of a result; on stderr if rows go to stdout."""
     from planner.show.terminal import make_console, print_blocks
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field, replace
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from planner.base.records import record
 from planner.errors import InfeasibleError, PlannerError
@@ -131,6 +131,10 @@ class Command(Generic[Inputs, Result]):
         stream = StringIO()
         self.write(RowFiles(None, stream, None), result, arguments)
         return stream.getvalue()
+
+
+Answering: TypeAlias = Command[Any, Result]
+"""A command with results of one class, whatever its inputs."""
 
 
 def error_of(check: Callable[[], None]) -> InfeasibleError | None:

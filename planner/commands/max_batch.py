@@ -126,19 +126,15 @@ def _write(files: RowFiles, answer: Largest | Methods, arguments: Sequence[str])
     if isinstance(answer, Methods):
         add_methods(files, answer, arguments)
         return
-    files.finish(plan_manifest(answer.plan, arguments), **_parts(answer))
-
-
-def _parts(answer: Largest) -> dict[str, object]:
-    """Return the parts of the report: the largest values, the first screen, the full report."""
     plan = answer.plan
     largest = [{**fit.to_dict(), "sentences": largest_lines(plan, fit)} for fit in answer.fits]
-    return {"largest": largest, **largest_parts(plan, answer.evaluation, answer.fits)}
+    parts = largest_parts(plan, answer.evaluation, answer.fits)
+    files.finish(plan_manifest(plan, arguments), largest=largest, **parts)
 
 
-def largest_report(answer: Largest, arguments: Sequence[str] = ()) -> LargestReport:
+def largest_report(answer: Largest) -> LargestReport:
     """Return the report of the largest batch or lengths."""
-    return written_report(lambda files: _write(files, answer, arguments), LargestReport)
+    return written_report(lambda files: _write(files, answer, ()), LargestReport)
 
 
 def _present(answer: Largest | Methods, is_full: bool) -> Iterable[Block]:

@@ -106,13 +106,10 @@ def limit_concurrency(problem: Problem, plan: Plan, base_row: Row) -> Problem:
     return replace(problem, sources=tuple(sources))
 
 
-def default_space_plan(
-    plan: Plan, base_row: Row, profile: str | None = None, num_gpus: int | None = None
-) -> Plan | None:
+def default_space_plan(plan: Plan, base_row: Row, profile: str | None = None) -> Plan | None:
     """Plan over the default space; formats, kernels and batch stay as in ``plan``.
 
-    ``profile`` and ``num_gpus`` replace framework or engine and GPUs of the plan. None: the default
-    space cannot be planned.
+    ``profile`` replaces the framework or engine. None: the default space cannot be planned.
     """
     request, workload = plan.request, plan.workload.name
     (source,) = plan.problem.sources
@@ -129,7 +126,7 @@ def default_space_plan(
     changed_answers: dict[str, object] = {
         plan.workload.profile_kind: profile or source.profile,
         "space": None,
-        "num_gpus": num_gpus or int(number_or_nan(base_row["num_gpus"])),
+        "num_gpus": int(number_or_nan(base_row["num_gpus"])),
         "settings": fixed,
         "objectives": (_BEST.get(workload, "throughput"),),
         "constraints": {**limits, **request.constraints},

@@ -14,9 +14,9 @@ from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
 from planner.logs import benchmark_results
 from planner.logs.log_reader import OUT_OF_MEMORY, Log, LogSummary
-from planner.logs.rl_logs import ROLLOUT_TRAINERS
 from planner.logs.training_logs import (
     HUGGING_FACE,
+    ROLLOUT_TRAINERS,
     TRAINERS,
     is_hugging_face_line,
     is_state,

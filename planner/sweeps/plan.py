@@ -17,8 +17,13 @@ from planner.base.read_files import require_entry
 from planner.base.records import record
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.problem import constraints
-from planner.question.parse_values import Answer, limit_column, parse_value
-from planner.question.prices import check_price, price_of_contract
+from planner.question.parse_values import (
+    Answer,
+    check_price,
+    limit_column,
+    parse_value,
+    price_of_contract,
+)
 from planner.question.renamed import current_keys
 from planner.question.request import ALL, Answers, Request, Settings
 from planner.question.terms import Term, glossary, terms_about, terms_of

@@ -57,10 +57,10 @@ class ScenarioBatch:
         return f"{self.number:06d}.jsonl.gz"
 
 
-def parts_of(num_scenarios: int, size: int = SCENARIOS_OF_A_PART) -> Iterator[ScenarioBatch]:
+def parts_of(num_scenarios: int) -> Iterator[ScenarioBatch]:
     """All parts of a sweep, in order."""
-    for number, first in enumerate(range(0, num_scenarios, size)):
-        yield ScenarioBatch(number, first, min(first + size, num_scenarios))
+    for number, first in enumerate(range(0, num_scenarios, SCENARIOS_OF_A_PART)):
+        yield ScenarioBatch(number, first, min(first + SCENARIOS_OF_A_PART, num_scenarios))
 
 
 def run_part(plan: SweepPlan, part: ScenarioBatch) -> bytes:

@@ -7,16 +7,19 @@ import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from planner.base.records import record
 from planner.base.worker_processes import num_cores
 from planner.errors import PlannerError
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Scope: TypeAlias = MutableMapping[str, Any]
+"""A connection as ASGI describes it."""
+Message: TypeAlias = MutableMapping[str, Any]
+"""A message of ASGI on a connection."""
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 TOKEN = "token"
@@ -153,7 +156,7 @@ def _query(scope: Scope) -> list[tuple[str, str]]:
 def _with_headers(send: Send) -> Send:
     """Return a ``send`` function that adds the security headers to every response."""
 
-    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
         await send(message)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from planner.base.csv_cells import Row, number_or_nan
 from planner.base.read_files import JsonObject, read_json, restrict_to_folders
 from planner.base.records import record
-from planner.commands.command import Call, Command
+from planner.commands.command import Answering, Call
 from planner.commands.compare import COMPARE
 from planner.commands.estimate import ESTIMATE, Estimated
 from planner.commands.explain import EXPLAIN, Explained
@@ -260,7 +260,7 @@ def check_size(size: int, limits: Limits) -> None:
 
 
 def _answer(
-    command: Command[Any, Result], result: Result, command_input: CommandInput, **more: Any
+    command: Answering[Result], result: Result, command_input: CommandInput, **more: Any
 ) -> CommandResult:
     """Return the text, the page and the picture of the result of a command, and ``more`` fields.
 
@@ -280,7 +280,7 @@ def _answer(
     return CommandResult(**{"object": text, "draw": draw, **more, "page": page})
 
 
-def _draw(command: Command[Any, Result], result: Result, picture: Picture) -> None:
+def _draw(command: Answering[Result], result: Result, picture: Picture) -> None:
     if command.draw is not None:
         command.draw(picture, result)
 
@@ -414,7 +414,7 @@ def _explain(command_input: CommandInput, explained: Explained) -> CommandResult
 
 
 def _largest(
-    command: Command[Any, Largest | Methods], command_input: CommandInput, answer: Largest | Methods
+    command: Answering[Largest | Methods], command_input: CommandInput, answer: Largest | Methods
 ) -> CommandResult:
     """Return the largest batch or length that fits; for several methods, the largest of each."""
     if isinstance(answer, Methods):
@@ -453,7 +453,7 @@ def _launch(command_input: CommandInput, launched: Launched) -> CommandResult:
     )
 
 
-_COMMANDS: Mapping[str, tuple[Command[Any, Any], Callable[..., CommandResult]]] = {
+_COMMANDS: Mapping[str, tuple[Answering[Any], Callable[..., CommandResult]]] = {
     "search": (SEARCH, _search),
     "estimate": (ESTIMATE, _estimate),
     "size": (SIZE, _size),

@@ -15,7 +15,7 @@ from planner.base.units import GIB
 from planner.confidence.evidence import Conditions
 from planner.confidence.intervals import MemoryErrors, memory_errors
 from planner.confidence.rl import RL_TABLES, RL_WORK, RlRule
-from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl import RlConfigurations
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.rl.rl_inputs import RlInputs

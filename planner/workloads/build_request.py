@@ -19,16 +19,18 @@ from planner.errors import REMOVED_OPTIONS, SearchSpaceError, SpecError, did_you
 from planner.question.names import BUDGET, MODEL, SPACE
 from planner.question.parse_values import (
     Answer,
+    check_price,
     format_input,
     full_name,
     parse_choice,
     parse_int,
     parse_value,
     parse_values,
+    price_of_contract,
     split_items,
     suggest_term,
+    with_contract,
 )
-from planner.question.prices import check_price, price_of_contract, with_contract
 from planner.question.renamed import current_name
 from planner.question.request import ALL, Answers, PlanRequest, Request, Settings
 from planner.question.terms import Term, glossary, terms_about, terms_of

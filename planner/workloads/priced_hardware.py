@@ -18,7 +18,7 @@ from planner.estimators.ideal_hardware import ideal_hardware, with_compute_share
 from planner.estimators.machine import Machine
 from planner.estimators.ownership_cost import assumed_figures, owned_gpu_price, pue_figure
 from planner.question.names import PURCHASE_PRICE
-from planner.question.prices import Stated, price_of_contract, price_parts
+from planner.question.parse_values import Stated, price_of_contract, price_parts
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
 from planner.specs.catalogue import default_cluster

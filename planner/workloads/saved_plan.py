@@ -14,8 +14,7 @@ from planner.base.read_files import RESULT, UncheckedTable, read_json, read_toml
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
-from planner.question.parse_values import format_input, parse_value
-from planner.question.prices import price_of_contract
+from planner.question.parse_values import format_input, parse_value, price_of_contract
 from planner.question.renamed import current_keys
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, parameter_defaults, terms_about, terms_of

@@ -262,15 +262,13 @@ def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, li
     return {name: [value] * number for name, value in values.items()}
 
 
-def format_parameter_column(
-    name: str, values: Values, shape: tuple[int, ...], of: str | None = None
-) -> list[str | float]:
-    """The values of a parameter as shown in tables, as a list; ``of`` replaces its name."""
+def format_parameter_column(name: str, values: Values, shape: tuple[int, ...]) -> list[str | float]:
+    """The values of a parameter as shown in tables, as a list."""
     listed = broadcast_flat(values, shape)
     if listed.size and (listed == listed[0]).all():
-        return [format_value(of or name, listed[0])] * listed.size
+        return [format_value(name, listed[0])] * listed.size
     distinct, which = rank_values(listed)
-    texts = np.array([format_value(of or name, value) for value in distinct], dtype=object)
+    texts = np.array([format_value(name, value) for value in distinct], dtype=object)
     shown: list[str | float] = texts[which].tolist()
     return shown
 

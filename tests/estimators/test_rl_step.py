@@ -11,7 +11,7 @@ import pytest
 from planner.base.enums import AdapterKind, AdapterTargets, Quantization
 from planner.base.software_enums import Placement, WeightSync
 from planner.base.training_aliases import AdapterSync, SavedModules
-from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl import RlConfigurations
 from planner.estimators.machine import Machine
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.estimators.rl.rl_step import MEMORY_PHASES, evaluate_rl

@@ -17,7 +17,7 @@ from planner.base.records import record
 from planner.errors import PlannerError
 from planner.optimize.collector import value_or_none
 from planner.optimize.source import SearchInputs, Source, first_row
-from planner.question.prices import with_contract
+from planner.question.parse_values import with_contract
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.specs.price import CONTRACTS

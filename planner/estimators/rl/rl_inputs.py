@@ -10,7 +10,7 @@ from planner.base.arrays import FloatArray
 from planner.base.enums import Padding
 from planner.base.records import record
 from planner.base.training_aliases import AdapterSync, TrainingObjective
-from planner.configurations.rl_rules import RlContext
+from planner.configurations.rl import RlContext
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.machine import Machine
 from planner.estimators.training.micro_batch_share import TrainingInputs

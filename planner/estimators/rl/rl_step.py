@@ -13,7 +13,7 @@ from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.base.software_enums import Placement, WeightSync
 from planner.base.units import GIB
-from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.estimators.rl.rollout import Rollout, estimate_rollout
 from planner.estimators.rl.trainer import Trainer, estimate_trainer

@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl import RlConfigurations
 from planner.estimators.inference.continuous_batching import decode_line, phases
 from planner.estimators.inference.serving_memory import (
     ServingMemory,

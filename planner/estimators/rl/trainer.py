@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, add
 from planner.base.records import record
 from planner.configurations.configuration_tables import TrainingConfigurations
-from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.estimators.training.micro_batch_share import fullest_and_mean_share
 from planner.estimators.training.step_time import StepTime

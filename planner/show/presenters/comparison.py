@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from planner.base.formatting import format_large, format_parameter, join_words
-from planner.base.read_files import JsonObject
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.explain.plan_comparison import ComparedPlans, PredictedPlan
@@ -48,12 +47,8 @@ _MEMORY, _HEADROOM = "peak_memory_gib", "memory_headroom_gib"
 
 def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
     """Yield the compared plans, how they differ, their results, and the best per column."""
-    yield from plans_blocks(plans_report(comparison), is_full=is_full)
-
-
-def plans_report(comparison: ComparedPlans, manifest: JsonObject | None = None) -> PlansReport:
-    """Return the result of a comparison of plans."""
-    return made_report({"manifest": manifest or {}, **comparison_dict(comparison)}, PlansReport)
+    report = made_report({"manifest": {}, **comparison_dict(comparison)}, PlansReport)
+    yield from plans_blocks(report, is_full=is_full)
 
 
 def plans_blocks(report: PlansReport, *, is_full: bool = False) -> Iterator[Block]:

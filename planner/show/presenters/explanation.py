@@ -597,12 +597,10 @@ def explanation_dict(explained: Explanation, *, is_open: bool = False) -> JsonOb
     return fields
 
 
-def explanation_report(
-    explained: Explanation, command: Sequence[str] = (), *, is_open: bool = False
-) -> ExplanationReport:
+def explanation_report(explained: Explanation, *, is_open: bool = False) -> ExplanationReport:
     """Return the report of an explanation; ``is_open``: a search recommends the plan."""
     fields = explanation_dict(explained, is_open=is_open)
-    parts = {"manifest": plan_manifest(explained.plan, command), **fields}
+    parts = {"manifest": plan_manifest(explained.plan, ()), **fields}
     return made_report(parts, ExplanationReport)
 
 

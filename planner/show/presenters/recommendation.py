@@ -20,7 +20,7 @@ from planner.decide.assumptions import SensitiveAssumption
 from planner.optimize.result_columns import COLUMNS_BY_ERROR, RUNS
 from planner.question.names import GPU, LIMITS_PROBABILITY
 from planner.question.terms import terms_about
-from planner.show.output_blocks import BEST, Block, KeyValues, Lines, make_lines
+from planner.show.output_blocks import BEST, Block, KeyValues, make_lines
 from planner.show.presenters.alternatives import change_text
 from planner.show.presenters.format_results import (
     SHORT_WORDS,
@@ -58,11 +58,6 @@ MOST_LINES, USUAL_COLUMNS = 24, 80
 
 _FILE = "a.json"
 _MOST_CHANGES = 2
-
-
-def section_line(title: str, text: str, mark: str = BEST) -> Lines:
-    """Return the first line of a part of an answer: its title in capitals and its subject."""
-    return make_lines(f"{title}  {text}", mark=mark, indent="  ", most=3)
 
 
 def price_text(row: Row) -> str:
@@ -134,11 +129,11 @@ def launch_target(workload: str, software: object) -> str:
     return ""
 
 
-def count_lines(blocks: Iterable[Block], width: int = USUAL_COLUMNS) -> int:
-    """Return the lines that blocks take on a terminal of a width in characters."""
+def count_lines(blocks: Iterable[Block]) -> int:
+    """Return the lines that blocks take on a terminal of `USUAL_COLUMNS` characters."""
     from planner.show.terminal import terminal_text
 
-    return len(terminal_text(blocks, width).splitlines())
+    return len(terminal_text(blocks, USUAL_COLUMNS).splitlines())
 
 
 SIZE_OF = re.compile(r" \([\d.,]+ \w+ parameters[^)]*\)")
@@ -189,7 +184,7 @@ def recommended_blocks(report: SearchReport, others: Sequence[str]) -> Iterator[
 
     ``others`` are the `other_plan_lines` to show.
     """
-    yield section_line("RECOMMENDED", plan_title(report, report.best_row))
+    yield make_lines(f"RECOMMENDED  {plan_title(report, report.best_row)}", mark=BEST, most=3)
     price = price_text(report.best_row).partition(" (")[0] if GPU in report.comparisons else ""
     prices = {"price": price} if price else {}
     yield KeyValues(pairs=answer_pairs(report) | prices, is_inline=True, indent="  ")

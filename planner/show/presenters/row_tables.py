@@ -102,7 +102,6 @@ def make_table(
     columns: Iterable[str],
     marked: Sequence[str] = (),
     notes: Sequence[str] = (),
-    is_small: bool = False,
     first: Sequence[Column] = (),
     goals: Iterable[str] = (),
 ) -> Table:
@@ -130,9 +129,7 @@ def make_table(
         replace(head, title=description_of(head.name) or head.name.replace("_", " "))
         for head in table.heads
     ]
-    return replace(
-        table, name=name, caption=caption, heads=heads, notes=all_notes, is_small=is_small
-    )
+    return replace(table, name=name, caption=caption, heads=heads, notes=all_notes)
 
 
 def _plan_column(workload: Workload, rows: Rows) -> Column:

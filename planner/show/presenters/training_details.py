@@ -18,7 +18,7 @@ from planner.base.formatting import (
 )
 from planner.base.software_enums import Placement
 from planner.base.units import GIB
-from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.rl_step import MEMORY_PHASES
 from planner.estimators.timeline.step_timelines import rl_timeline, training_timeline
 from planner.estimators.training.step_time import TIME_PARTS, StepTime

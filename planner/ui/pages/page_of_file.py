@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -117,7 +116,7 @@ from planner.validation.validated_runs import nearest_runs
 from planner.workloads.make_plan import evaluate, make_single_plan, result_of
 from planner.workloads.saved_plan import SavedPlan
 
-_SEARCH_PARTS = "Where do time and memory go?"
+_PARTS = "Where do time and memory go?"
 _MEASURED = "measured"
 _LENGTHS = (INPUT_TOKENS, OUTPUT_TOKENS)
 _TIPS = ("source", "date", MODEL, ENGINE, NUM_GPUS, CONCURRENCY, *_LENGTHS)
@@ -137,13 +136,13 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
         question += price_lines(row)
     starts, notes = start_pairs(row), note_lines(report)
     start_text = ", ".join(f"{name} {text}" for name, text in starts.items())
-    subject = SIZE_OF.sub("", str(next(iter(report.manifest.get("question") or ["it"]))))
+    subject = _question_subject(report)
     chosen = alternatives(report)
     changes = facts_section(workload.wording, report.open_facts)
     moved = suggestion_ranking(row, report.levers)
     page = Page(
         title=f"What is the best way to {verb(workload)} {subject}?",
-        subject=str(report.manifest.get("model") or "the model"),
+        subject=_model(report),
         question=[
             *(line for line in question if line and line not in notes),
             *report.version_notes,
@@ -255,19 +254,15 @@ def _parts_section(report: SearchReport, row: ResultRow) -> Section:
     workload, fastest = report.workload, report.fastest_row
     named_rows: list[tuple[str, ResultRow]] = [("recommended", row)]
     if fastest is not None and not are_same_plan(workload, fastest, row):
-        named_rows.append((_first_name(report), fastest))
+        goals = search_goals(report)
+        named_rows.append((f"first by {label(goals[0])}" if goals else "first", fastest))
     for axis, compared in report.comparisons.items():
         named_rows += [(str(plan_row[axis]), plan_row) for plan_row in compared.rows[1:]]
     named_rows = named_rows[:MOST_BARS]
     labels = [f"{name}: {layout_of(workload, plan_row)}" for name, plan_row in named_rows]
     return Section(
-        title=_SEARCH_PARTS, blocks=breakdowns(labels, [plan_row for _, plan_row in named_rows])
+        title=_PARTS, blocks=breakdowns(labels, [plan_row for _, plan_row in named_rows])
     )
-
-
-def _first_name(report: SearchReport) -> str:
-    goals: Sequence[str] = search_goals(report)
-    return f"first by {label(goals[0])}" if goals else "first"
 
 
 _PLAN_KEYS = {"workload", "answers", "parameters"}
@@ -346,8 +341,6 @@ LARGEST_TITLE = "What is the largest that fits?"
 """Title of the pages of `planner max-batch` and `planner max-length`."""
 
 _SHOWN_SECTIONS = 3
-_PARTS = "Where do time and memory go?"
-_SIZE_OF = re.compile(r" \([\d.,]+ \w+ parameters[^)]*\)")
 
 
 def _model(report: Report) -> str:
@@ -357,7 +350,7 @@ def _model(report: Report) -> str:
 def _question_subject(report: Report) -> str:
     """The model and its GPUs as in the question, without the size of the model."""
     first = next(iter(report.manifest.get("question") or ()), report.manifest.get("model"))
-    return _SIZE_OF.sub("", str(first or "it"))
+    return SIZE_OF.sub("", str(first or "it"))
 
 
 def prediction_page(report: EstimateReport | ExplanationReport, catalogue: Catalogue) -> Page:

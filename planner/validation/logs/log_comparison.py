@@ -23,7 +23,7 @@ from planner.logs.log_reader import (
     SteadyValue,
     steady_state,
 )
-from planner.logs.rl_logs import LOGPROBS, REFIT
+from planner.logs.training_logs import LOGPROBS, REFIT
 from planner.question.terms import terms_about, terms_of
 from planner.validation.accuracy import KINDS, predict, ranges
 from planner.validation.inference.cases import Mode

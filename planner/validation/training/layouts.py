@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 from planner.base.enums import (
     AdapterKind,
@@ -54,10 +54,13 @@ from planner.specs.model import ModelSpec
 from planner.validation.run_tables import Run
 from planner.validation.spec_library import NotPredicted
 
+LayoutFields: TypeAlias = dict[str, Any]
+"""LayoutFields of `Layout` by name."""
+
 
 def options_of(
     run: Run, profile: FrameworkProfile, rule: FrameworkRule, gpu: GpuSpec, model: ModelSpec
-) -> dict[str, Any]:
+) -> LayoutFields:
     """Return rarely set fields of ``Layout`` from the run, or else the default of its framework.
 
     Raises NotPredicted if a column has a word that its parameter does not have.
@@ -85,7 +88,7 @@ def options_of(
     return {**numbers, **chosen}
 
 
-def _code(name: str, word: str) -> Any:
+def _code(name: str, word: str) -> int:
     """Return the enumeration member of a parameter's word; raises NotPredicted if there is none."""
     codes = {code.word: code for code in glossary()[name].enumeration}
     if word not in codes:
@@ -100,12 +103,12 @@ _FORMATS = {
 }
 
 
-def stated_optimizer(run: Run) -> dict[str, Any]:
+def stated_optimizer(run: Run) -> LayoutFields:
     """Return the optimizer and its number formats that the run states; empty: none stated.
 
     Raises NotPredicted if a word is unknown.
     """
-    states: dict[str, Any] = {}
+    states: LayoutFields = {}
     if word := run.word("optimizer"):
         optimizer_codes = parse_optimizer(word)
         if optimizer_codes is None:
@@ -282,7 +285,7 @@ def layouts(context: LayoutChoice) -> list[Layout]:
     its GPUs.
     """
     run = context.run
-    possible: list[dict[str, Any]] = [
+    possible: list[LayoutFields] = [
         {"precision": precision, "fp8_recipe": recipe_of(run, precision)}
         for precision in precisions(run, context.gpu)
     ]

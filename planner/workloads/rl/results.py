@@ -28,12 +28,13 @@ from planner.confidence.intervals import Confidence, fit_probability
 from planner.confidence.rl import FittedSteps, least_certain, rl_confidence
 from planner.configurations.configuration_tables import DEGREES, Reason, first_broken, format_value
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.rl_configurations import ROLLOUT, RlConfigurations
-from planner.configurations.rl_rules import (
+from planner.configurations.rl import (
     RL_ONLY_RULES,
     RL_REJECTING,
     RL_RULES,
+    ROLLOUT,
     ROLLOUT_CACHE,
+    RlConfigurations,
 )
 from planner.configurations.training_rules import RULES
 from planner.estimators.inference.continuous_batching import decode_batch

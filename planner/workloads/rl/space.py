@@ -20,8 +20,7 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     single_axis,
 )
-from planner.configurations.rl_configurations import RlConfigurations
-from planner.configurations.rl_rules import is_misplaced
+from planner.configurations.rl import RlConfigurations, is_misplaced
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.rl.rl_inputs import RlInputs
 from planner.optimize.source import Source

@@ -25,6 +25,9 @@ from planner.show.theme import DARK, LIGHT, Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    from matplotlib.transforms import Transform
+    from numpy.typing import ArrayLike
 
 
 ENDINGS = (".png", ".svg")
@@ -258,7 +261,7 @@ class Canvas:
         boxes = [legend.get_window_extent(renderer) for legend in self.figure.legends]
         return sum((box.height / self.figure.dpi + _PADDING for box in boxes), _PADDING)
 
-    def below(self, axes: Axes, lines: float) -> Any:
+    def below(self, axes: Axes, lines: float) -> Transform:
         """Return the transform of a position some text lines below the left end of the x axis."""
         from matplotlib.transforms import ScaledTranslation
 
@@ -283,7 +286,7 @@ class Canvas:
         return "\n".join(textwrap.wrap(printable(text).replace("\n", " "), max_letters)) or " "
 
 
-def _layout(below: float = 0.0) -> Any:
+def _layout(below: float = 0.0) -> ConstrainedLayoutEngine:
     """Return the layout of the axes above a share of the height."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -331,7 +334,7 @@ def _style(theme: Theme, size: float) -> Iterator[None]:
         yield
 
 
-def log_where_wide(axis: Any, values: Any, *, is_full_size: bool = False) -> None:
+def log_where_wide(axis: Any, values: ArrayLike, *, is_full_size: bool = False) -> None:
     """Make an axis logarithmic if the values on it span a wide range.
 
     Otherwise its ticks are integers if ``is_full_size``.
