@@ -10,6 +10,7 @@ from planner.base.csv_cells import Value
 from planner.base.enums import AdapterKind
 from planner.base.software_enums import LossKernel
 from planner.configurations.configuration_tables import DEGREES
+from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.ideal_hardware import ideal_framework
 from planner.optimize.source import Source
 from planner.question.terms import terms_about, terms_of
@@ -73,7 +74,8 @@ def open_rl(chosen: EvaluatedChoice) -> list[Assumption]:
     is_auto = np.all(runs.configurations.trainer.loss_kernel == LossKernel.AUTO)
     if inputs.framework.name != "verl" or not is_auto:
         return []
-    before = {"it in the update, as before": runs.otherwise(loss_kernel=LossKernel.EAGER)}
+    eager = RlConfigurations.cast("loss_kernel", [LossKernel.EAGER])
+    before = {"it in the update, as before": runs.otherwise(loss_kernel=eager)}
     assumed = "outside the update, as verl from 2025-04-17 on"
     return [make_assumption("entropy", assumed, before, of_release=True)]
 
