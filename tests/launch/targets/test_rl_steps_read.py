@@ -587,9 +587,8 @@ def test_the_entropy_in_the_update_decides_what_fits(planner, tmp_path: Path) ->
     path.write_text(f"{_MAIN}{words}actor_rollout_ref.actor.entropy_coeff=0.001")
     out = planner("estimate", "--from", path, "--gpu", "h100-sxm-80gb").out
     assert out.startswith("Does not fit: ")
-    path.write_text(
-        _MAIN + words.replace("gpu_memory_utilization=0.6", "gpu_memory_utilization=0.4")
-    )
-    out = planner("estimate", "--from", path, "--gpu", "h100-sxm-80gb").out
+    roomier = words.replace("utilization=0.6", "utilization=0.4").replace("24000", "44000")
+    path.write_text(_MAIN + roomier)
+    out = planner("estimate", "--from", path, "--gpu", "h200-sxm-141gb").out
     assert out.startswith("Fits: ")
     assert "most depends on entropy" in " ".join(out.split())
