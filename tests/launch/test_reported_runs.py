@@ -158,3 +158,16 @@ def test_a_file_that_names_flash_attention_assumes_none(tmp_path, key, kernel):
     text = LLAMA_FACTORY.format(model="Qwen/Qwen2-7B-Instruct", method="lora", length=2048)
     path.write_text(f"{text}{key}\n")
     assert read_launch(path).values.get("attention_kernel") == kernel
+
+
+def test_loading_in_each_process_of_fsdp_is_named(tmp_path):
+    (tmp_path / "fsdp2.yaml").write_text(
+        FSDP2.format(offload="true").replace(
+            "  fsdp_version: 2\n", "  fsdp_version: 2\n  fsdp_cpu_ram_efficient_loading: false\n"
+        )
+    )
+    path = tmp_path / "run.sh"
+    path.write_text(LONG_CONTEXT.format(model="Qwen3-8B"))
+    assert any("each process loads all weights" in note for note in read_launch(path).notes)
+    (tmp_path / "fsdp2.yaml").write_text(FSDP2.format(offload="true"))
+    assert not any("loads all weights" in note for note in read_launch(path).notes)

@@ -34,7 +34,7 @@ _BEYOND_SHARE = 1.37 * GIB
 
 Communicators and workspaces come after the engine has sized its cache (vllm-project/vllm pull
 request 51590, comment of 2026-09-21: vLLM 0.28 with tensor parallelism 8 was given 29.81 GiB of
-each GPU and held 31.18, of which graphs were 0.06).
+each GPU and held 31.18; graphs were 0.06).
 """
 _ADAPTER_BYTES = 2.0
 """Of a number of an adapter as engines keep it."""

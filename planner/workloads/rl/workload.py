@@ -8,8 +8,10 @@ import numpy as np
 
 from planner.base.csv_cells import Value
 from planner.base.enums import AdapterKind
+from planner.base.formatting import SURE_FIT
 from planner.base.software_enums import LossKernel
 from planner.configurations.configuration_tables import DEGREES
+from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.ideal_hardware import ideal_framework
 from planner.optimize.source import Source
 from planner.question.terms import terms_about, terms_of
@@ -66,16 +68,19 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
 def open_rl(chosen: EvaluatedChoice) -> list[Assumption]:
     """The assumptions of a plan: which passes of verl compute the entropy of all words.
 
-    Its update did in all releases until verl-project/verl pull request 1100 (2025-04-17).
+    Its update did in all releases until verl-project/verl pull request 1100 (2025-04-17). As few
+    still run those, they change no verdict that is sure.
     """
     inputs: Any = chosen.source.inputs
     runs: Any = chosen.candidates
     is_auto = np.all(runs.configurations.trainer.loss_kernel == LossKernel.AUTO)
     if inputs.framework.name != "verl" or not is_auto:
         return []
-    before = {"it in the update, as before": runs.otherwise(loss_kernel=LossKernel.EAGER)}
+    eager = RlConfigurations.cast("loss_kernel", [LossKernel.EAGER])
+    before = {"it in the update, as before": runs.otherwise(loss_kernel=eager)}
     assumed = "outside the update, as verl from 2025-04-17 on"
-    return [make_assumption("entropy", assumed, before, of_release=True)]
+    is_unsure = bool(np.min(runs.fit_probability) < SURE_FIT)
+    return [make_assumption("entropy", assumed, before, of_release=is_unsure)]
 
 
 RL = Workload(

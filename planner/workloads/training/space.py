@@ -433,7 +433,7 @@ def may_pad(inputs: TrainingInputs) -> bool:
 
 
 def copies_of_logits_vary(inputs: TrainingInputs) -> bool:
-    """Whether a loss of Transformers keeps whole logits, of which older releases make a copy."""
+    """Whether the loss is that of Transformers, whose older releases copy the logits."""
     memory, rule = inputs.framework.memory, framework_rule(inputs.framework.name)
     return rule.copies_logits_until is not None and memory.per_logit > memory.per_logit_fused
 

@@ -71,7 +71,7 @@ def test_names_of_matrices_stand_between_commas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "name", "value"),
     [
-        ("flash_attn: fa2\n", "attention_kernel", None),
+        ("flash_attn: fa2\n", "attention_kernel", "fa2"),
         ("flash_attn: sdpa\n", "attention_kernel", "sdpa"),
         ("flash_attn: disabled\n", "flash_attention", "false"),
         ("enable_liger_kernel: true\n", "loss_kernel", "linear"),

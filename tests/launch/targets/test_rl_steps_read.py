@@ -567,7 +567,7 @@ def test_a_step_stands_beside_that_of_another_file(tmp_path: Path) -> None:
 
 
 def test_the_entropy_in_the_update_decides_what_fits(planner, tmp_path: Path) -> None:
-    """GRPO of a 14B on 8 H100 ran out before entropy left the update: verl-project/verl#855."""
+    """GRPO of a 14B on 8 H100 ran out: verl-project/verl issue 855, of release 0.3.0.rc0."""
     words = (
         "actor_rollout_ref.model.path=deepseek-ai/DeepSeek-R1-Distill-Qwen-14B "
         "algorithm.adv_estimator=grpo data.train_batch_size=1024 data.max_prompt_length=512 "
@@ -580,10 +580,15 @@ def test_the_entropy_in_the_update_decides_what_fits(planner, tmp_path: Path) ->
         "trainer.n_gpus_per_node=8 trainer.nnodes=1 "
     )
     path = tmp_path / "run.sh"
-    path.write_text(_MAIN + words)
+    path.write_text(f"{_MAIN}{words}actor_rollout_ref.actor.entropy_coeff=0")
     first = " ".join(planner("estimate", "--from", path, "--gpu", "h100-sxm-80gb").out.split()[:40])
     assert first.startswith("May not fit: ")
     assert "does not fit with it in the update, as before." in first
     path.write_text(f"{_MAIN}{words}actor_rollout_ref.actor.entropy_coeff=0.001")
     out = planner("estimate", "--from", path, "--gpu", "h100-sxm-80gb").out
     assert out.startswith("Does not fit: ")
+    roomier = words.replace("utilization=0.6", "utilization=0.4").replace("24000", "44000")
+    path.write_text(_MAIN + roomier)
+    out = planner("estimate", "--from", path, "--gpu", "h200-sxm-141gb").out
+    assert out.startswith("Fits: ")
+    assert "most depends on entropy" in " ".join(out.split())
