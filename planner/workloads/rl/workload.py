@@ -11,7 +11,7 @@ from planner.base.enums import AdapterKind
 from planner.base.formatting import SURE_FIT
 from planner.base.software_enums import LossKernel
 from planner.configurations.configuration_tables import DEGREES
-from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl import RlConfigurations
 from planner.estimators.ideal_hardware import ideal_framework
 from planner.optimize.source import Source
 from planner.question.terms import terms_about, terms_of
