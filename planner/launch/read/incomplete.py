@@ -150,10 +150,10 @@ def _missing_files(launch: ImportedLaunch) -> Iterator[str]:
     variables = (option for name, option in command.environment.items() if name == "CONFIG_FILE")
     options = [*command.positional, *command.options.values(), *command.unknown]
     options += [option for file in command.files.values() for option in file.options.values()]
-    found = {*command.files}.union(*(file.files for file in command.files.values()))
+    near_files = {*command.files}.union(*(file.files for file in command.files.values()))
     named = [option for option in options if _CONFIG_OPTION.fullmatch(option.option)]
     for option in (*named, *variables):
         for text in option.texts:
             is_file = text and _CONFIG_FILE.search(text) and not _SHIPPED_FILE.search(text)
-            if text and is_file and text not in found:
+            if text and is_file and text not in near_files:
                 yield text

@@ -101,7 +101,7 @@ def reader_of_steps(
         _set_remaining(settings)
         names = step.table.options | step.table.used
         used = {option.option for name, option in reading.command.options.items() if name in names}
-        known = {
+        of_generation = {
             option.option
             for option in reading.command.options.values()
             if option.option in update.ignored_options
@@ -110,7 +110,7 @@ def reader_of_steps(
         return settings.build(
             "rl",
             used_options=update.used_options | used,
-            unread=update.unread | known,
+            unread=update.unread | of_generation,
         )
 
     step = replace(
