@@ -212,7 +212,7 @@ def classify_unused_options(
         name for name, _ in options if matches_option(name, patterns) and _OTHER_MODELS.match(name)
     }
     of_tool = {name for name, texts in options if vouches(patterns, name, texts, ("train",))}
-    return {"ignored_options": frozenset(generation), "unread": frozenset(of_tool - generation)}
+    return {"ignored_options": frozenset(generation), "unread": frozenset(of_tool)}
 
 
 _OTHER_MODELS = re.compile(
