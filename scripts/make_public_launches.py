@@ -68,8 +68,8 @@ file; most are users' own programs. In the tenth and eleventh, a search for 34 p
 so with 40 paths and 2 searches for tools that were rare before: Megatron, NeMo, TensorRT-LLM,
 LMDeploy, SGLang, Dynamo, ms-swift and verl. The thirteenth and fourteenth take the first one or two
 files of 24 searches for what start scripts contain, and of 14 paths. From the tenth on, files are
-read inside the repository; before, most were read alone, and so were those of the last two draws
-that name no other file. No repository is in two draws. A few files
+read inside the repository. Before, most were read alone. Of the last two draws, a file that names
+no other is read alone. No repository is in two draws. A few files
 that do not start a model stayed in as files to refuse. Each right reading was written down from the
 text of the file before it was run.
 

@@ -174,6 +174,41 @@ def test_what_is_not_read_is_named(tmp_path: Path, files: dict[str, str], named:
     assert undecided_options(_read(tmp_path, files)) == named
 
 
+@pytest.mark.parametrize(
+    ("option", "is_named"),
+    [
+        ("--run_config_file x", True),
+        ("--draft_model_path x", True),
+        ("--notes_file x", False),
+        ("--my_quant_type nf4", False),
+    ],
+)
+def test_the_name_of_a_file_is_harmless_unless_it_decides(
+    tmp_path: Path, option: str, is_named: bool
+) -> None:
+    found = _read(tmp_path, {"run.sh": f"torchrun t.py {TRAIN} --block_size 512 {option}\n"})
+
+    assert undecided_options(found) == [option.partition(" ")[0]] * is_named
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("python tools/run_text_generation_server.py", "starts nothing that is supported"),
+        ("deepspeed tasks/eval_harness/evaluate.py --deepspeed", "an evaluation"),
+        ("torchrun pretrain_bert.py", "no decoder of text"),
+        ("deepspeed pretrain_gpt.py --deepspeed --num-experts 32 64", "different numbers"),
+    ],
+)
+def test_what_is_no_training_of_a_decoder_is_refused(
+    tmp_path: Path, command: str, message: str
+) -> None:
+    sizes = "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024"
+    sizes += " --max-position-embeddings 1024 --micro-batch-size 4 --temperature 1"
+    with pytest.raises(LaunchError, match=message):
+        _read(tmp_path, {"run.sh": f"{command} {sizes}\n"})
+
+
 def test_an_assumed_length_is_named_on_the_screen(planner: Command, tmp_path: Path) -> None:
     script = _file(tmp_path, f"torchrun --nproc_per_node 2 finetune.py {TRAIN}\n")
 

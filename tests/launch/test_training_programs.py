@@ -8,10 +8,10 @@ import pytest
 from rows import each
 
 from planner.errors import LaunchError
+from planner.launch.read.guess_programs import only_generates
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.incomplete import undecided_options
 from planner.launch.read.read_launch import read_launch
-from planner.launch.read.script_commands import _only_generates
 
 HEAD = "from transformers import *\nfrom peft import *\nfrom trl import *\n"
 MODEL = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')\n"
@@ -183,4 +183,4 @@ def test_a_reference_model_beside_adapters_is_named(
 )
 def test_a_program_that_only_generates_trains_nothing(words, generates):
     """Options of accelerate before the program say nothing of it."""
-    assert _only_generates(words.split()) is generates
+    assert only_generates(words.split()) is generates

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.documents.shell import Word
 from planner.documents.shell.syntax import computed_text
-from planner.launch.read.parse_arguments import readable_part
+from planner.launch.read.parse_arguments import command_texts, readable_part
 from planner.launch.wrappers.read_containers import program_of_options
 from planner.launch.wrappers.read_programs import StartedProgram
 
@@ -25,6 +26,43 @@ _MEGATRON_OPTIONS = {
 _MIN_MEGATRON_OPTIONS = 5
 
 
+_GENERATES = re.compile(
+    r"max_new_tokens|temperature|top_[pk]|num_beams|do_sample|prompts?(_file)?|tasks|benchmarks?"
+)
+_TRAINS = re.compile(
+    r".*(train(?!ed)|learning_rate|epoch|max_steps|accumulation|optim|warmup|lora_r|weight_decay"
+    r"|save_steps).*|lr"
+)
+_CONFIGURES = re.compile(r".*(config|zero_stage).*|c|deepspeed")
+_USES_MODEL = re.compile(
+    r"(?:^|[_\W])(?:infer(?:ence)?|eval(?:uate|uation)?|generat\w+|chat(?:bot)?|demo|app|serve|server"
+    r"|predict|benchmark|eval_harness|embed\w*|text_generation)(?:[_\W]\w*)*\.py$"
+)
+
+
+def only_generates(texts: Sequence[str]) -> bool:
+    """Whether a launched program answers or evaluates, and has no option of training.
+
+    >>> only_generates(["accelerate", "launch", "app.py", "--max_new_tokens", "200"])
+    True
+    >>> only_generates(["accelerate", "launch", "grpo.py", "--temperature=1", "--num_epochs=3"])
+    False
+    """
+    words = [*texts]
+    if words[:2] == ["accelerate", "launch"]:
+        start = next((n for n, word in enumerate(words) if word.endswith(".py")), len(words))
+        words = words[start:]
+    names = {
+        word.partition("=")[0].lstrip("-").replace("-", "_") for word in words if word[:1] == "-"
+    }
+    if any(map(_TRAINS.fullmatch, names)):
+        return False
+    if words and _USES_MODEL.search(words[0].lower()):
+        return True
+    is_configured = any(map(_CONFIGURES.fullmatch, names))
+    return any(map(_GENERATES.fullmatch, names)) and not is_configured
+
+
 def guess_program(inner: StartedProgram) -> StartedProgram | None:
     """Return an unknown program, or arguments alone, with a tool's options as its command."""
     names = {word.begins.partition("=")[0] for word in inner.words}
@@ -34,9 +72,10 @@ def guess_program(inner: StartedProgram) -> StartedProgram | None:
         len(names & _OPENRLHF_OPTIONS) >= _MIN_OPENRLHF_OPTIONS
     ):
         return _as_program(inner, index, f"openrlhf.cli.{match['name']}", "OpenRLHF")
-    if len(names & _MEGATRON_OPTIONS) >= _MIN_MEGATRON_OPTIONS and readable_part(
+    is_megatron = len(names & _MEGATRON_OPTIONS) >= _MIN_MEGATRON_OPTIONS and readable_part(
         inner.words[index]
-    ).endswith(".py"):
+    ).endswith(".py")
+    if is_megatron and not only_generates(command_texts(inner.words[index:])):
         return _as_program(inner, index, "pretrain_gpt.py", "Megatron-LM")
     if (start := next((i for i, word in enumerate(inner.words) if _is_engine(word)), 0)) > 0:
         return replace(inner, words=inner.words[start:], front=inner.words[0].text or "A function")

@@ -119,7 +119,7 @@ class ParsedCommand:
         variables = [option for name, option in self.environment.items() if name == "CONFIG_FILE"]
         options = [*self.positional, *self.options.values(), *self.unknown]
         options += [option for file in self.files.values() for option in file.options.values()]
-        found = {*self.files}.union(*(file.files for file in self.files.values()))
+        near_files = {*self.files}.union(*(file.files for file in self.files.values()))
         named = [option for option in options if _CONFIG_OPTION.fullmatch(option.option)]
         return [
             text
@@ -128,7 +128,7 @@ class ParsedCommand:
             if text
             and _CONFIG_FILE.search(text)
             and not _SHIPPED_FILE.search(text)
-            and text not in found
+            and text not in near_files
         ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -19,7 +18,7 @@ from planner.documents.shell.syntax import computed_text
 from planner.documents.yaml_tree import read_trees
 from planner.errors import LaunchError
 from planner.launch.option_table import ParserOptions
-from planner.launch.read.guess_programs import guess_program
+from planner.launch.read.guess_programs import guess_program, only_generates
 from planner.launch.read.parse_arguments import (
     command_texts,
     parse_documents,
@@ -517,44 +516,7 @@ def target_of_command(words: Sequence[Word]) -> LaunchTarget | None:
     by_specificity = sorted(readers().values(), key=lambda reader: reader.name in _TRAINER_TARGETS)
     started = next((target for target in by_specificity if target.starts(texts)), None)
     trains = started is not None and {*started.workloads} == {"train"}
-    return None if trains and _only_generates(texts) else started
-
-
-_GENERATES = re.compile(
-    r"max_new_tokens|temperature|top_[pk]|num_beams|do_sample|prompts?(_file)?|tasks|benchmarks?"
-)
-_TRAINS = re.compile(
-    r".*(train(?!ed)|learning_rate|epoch|max_steps|accumulation|optim|warmup|lora_r|weight_decay"
-    r"|save_steps).*|lr"
-)
-_CONFIGURES = re.compile(r".*(config|zero_stage).*|c|deepspeed")
-_USES_MODEL = re.compile(
-    r"(?:^|[_\W])(?:infer(?:ence)?|eval(?:uate|uation)?|generat\w+|chat(?:bot)?|demo|app|serve|server"
-    r"|predict|benchmark|eval_harness|embed\w*|text_generation)(?:[_\W]\w*)*\.py$"
-)
-
-
-def _only_generates(texts: Sequence[str]) -> bool:
-    """Whether a launched program answers or evaluates, and has no option of training.
-
-    >>> _only_generates(["accelerate", "launch", "app.py", "--max_new_tokens", "200"])
-    True
-    >>> _only_generates(["accelerate", "launch", "grpo.py", "--temperature=1", "--num_epochs=3"])
-    False
-    """
-    words = [*texts]
-    if words[:2] == ["accelerate", "launch"]:
-        start = next((n for n, word in enumerate(words) if word.endswith(".py")), len(words))
-        words = words[start:]
-    names = {
-        word.partition("=")[0].lstrip("-").replace("-", "_") for word in words if word[:1] == "-"
-    }
-    if any(map(_TRAINS.fullmatch, names)):
-        return False
-    if words and _USES_MODEL.search(words[0].lower()):
-        return True
-    is_configured = any(map(_CONFIGURES.fullmatch, names))
-    return any(map(_GENERATES.fullmatch, names)) and not is_configured
+    return None if trains and only_generates(texts) else started
 
 
 def parse_command(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.documents.shell.edits import implied_option
+from planner.errors import LaunchError
 from planner.launch.option_table import (
     OptionAliasTable,
     OptionTable,
@@ -50,6 +51,14 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         name = renamed.get(option.option, option.option)
         options[name] = replace(option, option=name)
     derive_options(options, _DIALECT)
+    experts = options.get("--num-experts")
+    if experts is not None and len({*experts.texts}) > 1:
+        raise LaunchError(
+            f"{command.name}:{experts.line}: --num-experts gives layers different numbers of "
+            "experts, which planner does not predict. Give one number."
+        )
+    if experts is not None and experts.texts[:1] == ("1",):  # its default: dense layers
+        del options["--num-experts"]
     layers, interval = map(parse_int, map(options.get, ("--num-layers", "--expert-interval")))
     interval = interval or _DEFAULT_EXPERT_INTERVAL
     if "--num-experts" in options and layers and interval > 1:

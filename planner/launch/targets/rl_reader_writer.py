@@ -23,7 +23,6 @@ from planner.launch.option_table import (
     format_option_value,
 )
 from planner.launch.read.expression_rows import apply_read_rows, parse_text
-from planner.launch.read.harmless import vouches
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -98,16 +97,10 @@ def reader_of_steps(
         apply_read_rows(reading, OptionTable.load("rl-split"), settings, quantities, "rl")
         names = step.table.options | step.table.used
         used = {option.option for name, option in reading.command.options.items() if name in names}
-        known = {
-            option.option
-            for option in reading.command.options.values()
-            if option.option in update.ignored_options
-            and vouches(target.table.unread, option.option, option.texts, ("train",))
-        }
         return settings.build(
             "rl",
             used_options=update.used_options | used,
-            unread=update.unread | known,
+            unread=update.unread,
         )
 
     step = replace(

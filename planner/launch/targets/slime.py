@@ -7,12 +7,12 @@ Source: THUDM/slime at 624b824, ``slime/utils/arguments.py`` (options, and what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from planner.documents.shell.edits import implied_option
-from planner.launch.option_table import OptionTable
+from planner.launch.option_table import OptionTable, ParserOptions, tool_row
 from planner.launch.read.parsed_launch import (
     JobResources,
     LaunchSettings,
@@ -64,7 +64,16 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     if settings.values.get("training_objective") != "sft":
         settings.values.pop("total_tokens", None)  # a rollout is not one iteration of Megatron-LM
     used = table.used | table.options | megatron.used_options
-    return settings.build(used_options=used, **classify_unused_options(reading, ("--*",), used))
+    names = {"--*", *table.unread, *_accepted("megatron-lm")}
+    names |= {f"--sglang-{name.removeprefix('--')}" for name in _accepted("sglang")}
+    return settings.build(used_options=used, **classify_unused_options(reading, names, used))
+
+
+def _accepted(tool: str) -> Iterable[str]:
+    """The options of a tool's parser, which slime passes on."""
+    stems = tool_row(tool)["accepted"].split("|")
+    parser = ParserOptions.of(stems, OptionTable.load(tool))
+    return {*parser.options, *parser.aliases}
 
 
 def _without_slime_terms(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -100,10 +100,10 @@ def make_reader_target(
         table_names = {format_name(name) for name in read_names}
         used = frozenset(name for name in names if matches_option(format_name(name), table_names))
         ignored = frozenset(name for name in names if format_name(name) in table.ignored)
-        given = (*reading.command.options.values(), *reading.command.unknown)
+        all_options = (*reading.command.options.values(), *reading.command.unknown)
         unread = frozenset(
             option.option
-            for option in given
+            for option in all_options
             if vouches(table.unread, format_name(option.option), option.texts, ("train",))
         )
         return settings.build(
@@ -211,8 +211,8 @@ def classify_unused_options(
     generation = {
         name for name, _ in options if matches_option(name, patterns) and _OTHER_MODELS.match(name)
     }
-    known = {name for name, texts in options if vouches(patterns, name, texts, ("train",))}
-    return {"ignored_options": frozenset(generation), "unread": frozenset(known - generation)}
+    of_tool = {name for name, texts in options if vouches(patterns, name, texts, ("train",))}
+    return {"ignored_options": frozenset(generation), "unread": frozenset(of_tool)}
 
 
 _OTHER_MODELS = re.compile(
