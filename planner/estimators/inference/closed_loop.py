@@ -452,7 +452,7 @@ def served_at_concurrency(
     )
     queued = line.wait
     # Each request gives way to the next before its prompt goes to the engine.
-    taken_in = np.asarray(clients * front_end_times(inputs, c)[1])
+    taken_in = np.asarray(clients * front_end_times(inputs, c)[2])
     fewer = costs.slope * np.maximum(rate * state.answer - 1, 0.0) * loop.thinned
     return RequestMeans(
         phases=costs,
