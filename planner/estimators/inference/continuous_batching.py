@@ -270,10 +270,10 @@ def phases(
 def front_end_times(
     inputs: ServingInputs, configurations: ServingConfigurations
 ) -> tuple[Numeric, Numeric, Numeric]:
-    """Return seconds of the processes before the engine for a token, a request, and to take it in.
+    """Return seconds of the processes before the engine: per token, per request, and its intake.
 
     They share the requests evenly, each on one core. A prompt is tokenized whole, cached or not,
-    on a thread beside those that take in the next requests.
+    on another thread than the intake of the next requests.
     """
     front_end, work = inputs.engine.front_end, inputs.workload
     if front_end is None:
@@ -281,9 +281,9 @@ def front_end_times(
     ranks = configurations.attention_data_parallel if front_end.per_rank else 1.0
     slower = inputs.slowdown / (front_end.processes or ranks)
     token = front_end.message_time / inputs.engine.scheduler.stream_interval + front_end.token_time
-    taken_in = front_end.request_time + front_end.template_time * inputs.model.chat_template
-    request = taken_in + front_end.prompt_token_time * work.input_tokens + token
-    return slower * token, slower * request, slower * taken_in
+    intake_time = front_end.request_time + front_end.template_time * inputs.model.chat_template
+    request = intake_time + front_end.prompt_token_time * work.input_tokens + token
+    return slower * token, slower * request, slower * intake_time
 
 
 def requests_sent(inputs: ServingInputs, configurations: ServingConfigurations) -> Numeric:
