@@ -50,8 +50,8 @@ class RequestMeans:
     prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
     among the sequences to the first token, ``burst`` of them behind prompts that started with it,
     as a share ``together`` of the requests does, and ``spread`` from the first of them to the mean;
-    ``line``: requests of clients who wait for a place; ``intake_time``: seconds until the server has
-    taken in the requests of clients who start at once; ``queue``: what it meets; ``offered``: the
+    ``line``: requests of clients who wait for a place; ``intake_time``: seconds in which the server
+    takes in the requests of clients who start at once; ``queue``: what it meets; ``offered``: the
     requests that come at a rate, and what piles up of them; ``traced``: the classes of those whose
     rate moves.
     """
