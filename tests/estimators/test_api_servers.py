@@ -118,10 +118,31 @@ def test_each_chat_parses_the_template_before_the_first_prompt_starts(
 
 
 def test_requests_of_a_burst_are_taken_in_one_after_the_other() -> None:
-    own = front_end("vllm", "0.12.0")
-    each = own.request_time + 128 * own.prompt_token_time
+    each = front_end("vllm", "0.12.0").request_time
     few, many = (
         float(burst("llama-3.2-1b", "0.12.0", number).time_to_first_token[0])
         for number in (1000, 2000)
     )
     assert many - few > 1000 * each
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "num_gpus", "release", "fp8", "seconds"),
+    [
+        ("deepseek-r1", "h200-sxm-141gb", 8, "0.5.3", True, 61.3),
+        ("glm-4.6", "h200-sxm-141gb", 4, "0.5.3", True, 60.3),
+        ("qwen3-235b-a22b", "a100-sxm-80gb", 8, "0.5.5", False, 89.4),
+        ("glm-4.5-air", "a100-sxm-80gb", 4, "0.5.4", False, 66.4),
+    ],
+)
+def test_a_burst_of_experts_ends_when_it_was_measured_to(
+    model: str, gpu: str, num_gpus: int, release: str, fp8: bool, seconds: float
+) -> None:
+    """1,000 requests of ShareGPT in SGLang: GPUStack performance lab, first rows of its pages."""
+    chosen = {"quantization": "fp8_block", "expert_quantization": "fp8_block"} if fp8 else {}
+    found = served(
+        "sglang", model=model, gpu=gpu, num_gpus=num_gpus, engine_version=release,
+        num_requests=1000, input_tokens=219, output_tokens=201,
+        settings={"concurrency": 1000, "tensor_parallel": num_gpus, **chosen},
+    )  # fmt: skip
+    assert 1000 / float(found.request_rate[0]) == pytest.approx(seconds, rel=0.18)

@@ -55,7 +55,7 @@ def test_rate_times_latency_are_the_requests(
     number = workload["num_requests"]
     if number is not None:  # the server takes them in before the first of them runs
         clients = np.minimum(CLIENTS, number)
-        latency = latency - clients / number * served.taken_in
+        latency = latency - clients / number * served.intake_time
     held = served.request_rate * latency
     if number is None:
         assert held == pytest.approx(CLIENTS, rel=0.015)
@@ -143,7 +143,7 @@ def test_requests_of_one_length_that_start_together_wait_for_half_of_their_wave(
     served = evaluate_serving(own, replicas(concurrency=32)).served
     costs = served.phases
     wave = float(costs.prompt_time + 31 * costs.queued)
-    outside = own.engine.execution.request_overhead + float(served.taken_in)
+    outside = own.engine.execution.request_overhead + float(served.intake_time)
     assert float(served.time_to_first_token) - outside == pytest.approx(0.55 * wave, rel=0.2)
     differing = setting("llama-3.1-8b", "h100-sxm-80gb", engine, num_requests=32_000, **workload)
     later = evaluate_serving(differing, replicas(concurrency=32)).served

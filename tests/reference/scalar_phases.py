@@ -164,15 +164,13 @@ def costs(world: ServingWorld, c: Replica, sequences: float) -> Costs:
 
 
 def request_intake(world: ServingWorld, c: Replica) -> float:
-    """What the processes before the engine take for a request, until its first token."""
+    """What the processes before the engine take for a request, before its prompt is tokenized."""
     processes = world.engine.front_end
     if processes is None:
         return 0.0
     number = processes.processes or (c.attention_data_parallel if processes.per_rank else 1)
-    token = processes.token_time + processes.message_time / world.engine.scheduler.stream_interval
-    prompt = world.workload.input_tokens * processes.prompt_token_time
     template = processes.template_time if world.model.chat_template else 0.0
-    return (processes.request_time + prompt + template + token) / number
+    return float(processes.request_time + template) / number
 
 
 def with_front_end(world: ServingWorld, c: Replica, found: Costs, sequences: float) -> Costs:
@@ -182,7 +180,8 @@ def with_front_end(world: ServingWorld, c: Replica, found: Costs, sequences: flo
         return found
     number = processes.processes or (c.attention_data_parallel if processes.per_rank else 1)
     token = processes.token_time + processes.message_time / world.engine.scheduler.stream_interval
-    request = number * request_intake(world, c)
+    request = number * request_intake(world, c) + token
+    request += work.input_tokens * processes.prompt_token_time
     if work.num_requests is not None and work.request_rate is None:
         replicas = c.num_gpus / (c.stage_gpus * c.pipeline_parallel)
         request *= 1 - min(c.concurrency / max(work.num_requests / replicas, 1.0), 1)

@@ -108,7 +108,7 @@ def test_sessions_in_a_closed_loop_move_with_facts_whose_caches_are_empty() -> N
     assert "network" not in found.summary(full=True)
 
 
-@pytest.mark.parametrize(("gpus", "known"), [(1, 38.2), (4, 19.8)])
+@pytest.mark.parametrize(("gpus", "known"), [(1, 38.2), (4, 17.8)])
 def test_a_number_of_requests_without_a_concurrency_starts_together(
     gpus: int, known: float
 ) -> None:

@@ -66,8 +66,8 @@ def attention_ffn_cycle(
     A layer takes this with m micro-batches: the GPUs for attention, the link in either direction
     and the GPUs for the FFN work on different ones, and each returns when it has passed all
     four [1]_ [2]_. The fastest m, and split of the experts, is taken. While a kernel of one starts,
-    those of the others keep a GPU busy: a layer of 16 GPUs over 12 requests of 64k tokens each
-    takes 208 us, of which the caches alone take 201 [3]_.
+    kernels of the other micro-batches keep a GPU busy: over 12 requests of 64k tokens on each GPU a
+    layer takes 208 us, and reading the caches alone takes 201 us [3]_.
 
     References
     ----------
@@ -99,7 +99,7 @@ def attention_ffn_cycle(
 
 
 def _without_latencies(inputs: ServingInputs) -> ServingInputs:
-    """Return the inputs with kernels whose starts others hide."""
+    """Return the inputs with kernels whose starts other micro-batches hide."""
     execution = replace_unvalidated(inputs.engine.execution, kernel_latency_fraction=0.0)
     return replace(inputs, engine=replace_unvalidated(inputs.engine, execution=execution))
 

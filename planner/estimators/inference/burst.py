@@ -92,13 +92,13 @@ def share_until_the_end(
         steps, rest = decode_steps(inputs), (waves - np.floor(waves)) * running
         last = np.where(rest > 0, costs.wave(np.maximum(rest, 1.0), steps), 0.0)
         ratio = wave_quantization_ratio(waves=waves, full=costs.wave(running, steps), last=last)
-        return np.asarray(seconds / (seconds / ratio + served.taken_in))
+        return np.asarray(seconds / (seconds / ratio + served.intake_time))
     rest = drain_steps(waves=waves, running=running, variation=work.output_variation)
     # The rate includes the time per sequence; the end has more steps of fewer sequences, which
     # take less than the line through steps of many.
     few = decode_line(inputs, configurations, np.maximum(running * _LEFT_AT_THE_END, 1.0))[0]
     rest = rest * decode_steps(inputs) * np.minimum(few, costs.fixed)
-    return np.asarray(seconds / (seconds + rest + served.taken_in))
+    return np.asarray(seconds / (seconds + rest + served.intake_time))
 
 
 def emptying_answer(inputs: ServingInputs, served: RequestMeans) -> FloatArray:

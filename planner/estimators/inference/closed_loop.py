@@ -50,8 +50,8 @@ class RequestMeans:
     prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
     among the sequences to the first token, ``burst`` of them behind prompts that started with it,
     as a share ``together`` of the requests does, and ``spread`` from the first of them to the mean;
-    ``line``: requests of clients who wait for a place; ``taken_in``: seconds until the server has
-    taken in the requests of clients who start at once; ``queue``: what it meets; ``offered``: the
+    ``line``: requests of clients who wait for a place; ``intake_time``: seconds in which the server
+    takes in the requests of clients who start at once; ``queue``: what it meets; ``offered``: the
     requests that come at a rate, and what piles up of them; ``traced``: the classes of those whose
     rate moves.
     """
@@ -66,7 +66,7 @@ class RequestMeans:
     together: Numeric
     spread: FloatArray
     line: Line
-    taken_in: FloatArray
+    intake_time: FloatArray
     time_per_output_token: FloatArray
     request_rate: FloatArray
     queue: QueueState
@@ -452,7 +452,7 @@ def served_at_concurrency(
     )
     queued = line.wait
     # Each request gives way to the next before its prompt goes to the engine.
-    taken_in = np.asarray(clients * front_end_times(inputs, c)[1])
+    intake_time = np.asarray(clients * front_end_times(inputs, c)[2])
     fewer = costs.slope * np.maximum(rate * state.answer - 1, 0.0) * loop.thinned
     return RequestMeans(
         phases=costs,
@@ -463,14 +463,14 @@ def served_at_concurrency(
         placed_first=state.first
         + queued
         + costs.passed_on
-        + clients / number * taken_in
+        + clients / number * intake_time
         + request_overhead(inputs)
         + adapter_load_time(inputs, c),
         burst=loop.burst,
         together=loop.together,
         spread=loop.spread,
         line=line,
-        taken_in=taken_in,
+        intake_time=intake_time,
         time_per_output_token=(state.step - fewer) / tokens_per_step(inputs),
         request_rate=rate,
         queue=state.queue,

@@ -269,20 +269,21 @@ def phases(
 
 def front_end_times(
     inputs: ServingInputs, configurations: ServingConfigurations
-) -> tuple[Numeric, Numeric]:
-    """Return seconds of the processes before the engine for a token of an answer and for a request.
+) -> tuple[Numeric, Numeric, Numeric]:
+    """Return seconds of the processes before the engine: per token, per request, and its intake.
 
-    They share the requests evenly, each on one core. A prompt is tokenized whole, cached or not.
+    They share the requests evenly, each on one core. A prompt is tokenized whole, cached or not,
+    on another thread than the intake of the next requests.
     """
     front_end, work = inputs.engine.front_end, inputs.workload
     if front_end is None:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0.0
     ranks = configurations.attention_data_parallel if front_end.per_rank else 1.0
     slower = inputs.slowdown / (front_end.processes or ranks)
     token = front_end.message_time / inputs.engine.scheduler.stream_interval + front_end.token_time
-    request = front_end.request_time + front_end.prompt_token_time * work.input_tokens + token
-    request = request + front_end.template_time * inputs.model.chat_template
-    return slower * token, slower * request
+    intake_time = front_end.request_time + front_end.template_time * inputs.model.chat_template
+    request = intake_time + front_end.prompt_token_time * work.input_tokens + token
+    return slower * token, slower * request, slower * intake_time
 
 
 def requests_sent(inputs: ServingInputs, configurations: ServingConfigurations) -> Numeric:
@@ -303,7 +304,7 @@ def _behind_front_end(
     """
     if inputs.engine.front_end is None or inputs.workload.embeds:
         return of_engine
-    token, request = front_end_times(inputs, c)
+    token, request, _ = front_end_times(inputs, c)
     steps = np.maximum(decode_steps(inputs), 1.0)
     # Those of a simultaneous start are taken in before the first answer.
     request = request * (1 - np.minimum(c.concurrency / requests_sent(inputs, c), 1.0))
