@@ -162,6 +162,17 @@ def test_models_by_the_names_of_recipes(name: str, model: str | None) -> None:
     assert find_model_of_name(name) == model
 
 
+@pytest.mark.parametrize(
+    ("graphs", "framework"),
+    [("transformer_engine", "NeMo"), ("full_iteration", "Megatron-Bridge")],
+)
+def test_graphs_of_parts_of_layers_are_predicted_as_such(graphs: str, framework: str) -> None:
+    sizes = {"train__global_batch_size": "256", "train__micro_batch_size": "1"}
+    found = read("run_recipe.py", model__cuda_graph_impl=graphs, model__seq_length="4096", **sizes,
+                 __recipe="qwen3_30b_a3b_pretrain_config")  # fmt: skip
+    assert found.values["framework"] == framework
+
+
 def test_a_configuration_of_nemo() -> None:
     answers = read(
         **{

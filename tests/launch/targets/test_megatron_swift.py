@@ -27,7 +27,7 @@ def test_an_adapter_of_each_expert_of_converted_weights(tmp_path: Path) -> None:
     found = launch.values
     assert (found["model"], found["num_gpus"]) == ("Qwen3-30B-A3B", 8)
     told = ("framework", "adapter", "expert_adapters")
-    assert [found[name] for name in told] == ["Megatron-Bridge", "lora", "each"]
+    assert [found[name] for name in told] == ["Megatron-SWIFT", "lora", "each"]
     assert (found["lora_rank"], found["lora_targets"]) == ("8", "all_linear")
     assert (found["expert_parallel"], found["recompute"]) == ("4", "full")
     assert (found["sequence_length"], found["zero_stage"]) == ("4096", "1")
