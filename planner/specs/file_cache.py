@@ -15,6 +15,7 @@ from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
+from zlib import crc32
 
 from planner.base.user_cache import cache_file, read_bytes, write_bytes
 
@@ -30,11 +31,12 @@ IDENTITY = slice(3, 5)
 _TIMES = slice(0, 2)
 
 _MOST_REMEMBERED = 1024
-_SNAPSHOT = "specs-2"
 _STARTED = time.time_ns()
 _IMPORTS_TAKE_NS = 10_000_000_000
 _PROTOCOL = 5
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Installations side by side have a file each: a snapshot counts for the code that made it.
+SNAPSHOT = f"specs-2-{crc32(os.fsencode(_PACKAGE)):08x}"
 _ALLOWED = {
     "pathlib.Path", "pathlib.PosixPath", "pathlib.WindowsPath", "pathlib._local.PosixPath",
     "pathlib._local.WindowsPath", "numpy.dtype", "numpy.ndarray",
@@ -166,7 +168,7 @@ def _snapshot() -> dict[str, bytes]:
     """Return the results of earlier runs with the same code, pickled with their stamps."""
     current = _code_stamps()
     with suppress(Exception):  # missing, or written by something else
-        code, entries = _Unpickler(BytesIO(read_bytes(cache_file(_SNAPSHOT)))).load()
+        code, entries = _Unpickler(BytesIO(read_bytes(cache_file(SNAPSHOT)))).load()
         if code == current:
             return {str(key): bytes(value) for key, value in entries.items()}
     return {}
@@ -191,7 +193,7 @@ def _save() -> None:
     if edited > _STARTED - _IMPORTS_TAKE_NS:
         return  # it may not be the code that made the results
     latest = dict([*_snapshot().items()][-_MOST_REMEMBERED:])
-    write_bytes(cache_file(_SNAPSHOT), pickle.dumps((code, latest), _PROTOCOL))
+    write_bytes(cache_file(SNAPSHOT), pickle.dumps((code, latest), _PROTOCOL))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import runpy
 import subprocess
 import threading
 import time
@@ -19,7 +20,13 @@ from planner.errors import SpecError
 from planner.question.request import Request
 from planner.specs import file_cache, spec_files
 from planner.specs.catalogue import find, load_gpu, load_model, names
-from planner.specs.file_cache import cache_between_runs, cache_by_files, snapshot_files, stamp
+from planner.specs.file_cache import (
+    SNAPSHOT,
+    cache_between_runs,
+    cache_by_files,
+    snapshot_files,
+    stamp,
+)
 from planner.specs.hardware import load_gpu_with_provenance, read_gemm_table
 from planner.specs.price import price_of
 from planner.specs.software_profile import load_engine, load_framework
@@ -314,7 +321,7 @@ def test_code_that_was_edited_during_the_run_keeps_nothing(
     monkeypatch.setattr(file_cache, "_STARTED", 0)
     in_new_run(read_text, _file(tmp_path))
     next_run()
-    assert not (tmp_path / "caches/planner/specs-2").exists()
+    assert not (tmp_path / "caches/planner" / SNAPSHOT).exists()
 
 
 def test_one_edited_file_of_the_code_is_enough(
@@ -324,7 +331,15 @@ def test_one_edited_file_of_the_code_is_enough(
     monkeypatch.setattr(file_cache, "_code_stamps", lambda: stamps)
     in_new_run(read_text, _file(tmp_path))
     next_run()
-    assert not (tmp_path / "caches/planner/specs-2").exists()
+    assert not (tmp_path / "caches/planner" / SNAPSHOT).exists()
+
+
+def test_installations_side_by_side_keep_their_own_results(tmp_path: Path) -> None:
+    copy = tmp_path / "planner/specs/file_cache.py"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(Path(str(file_cache.__file__)).read_bytes())
+    other = runpy.run_path(str(copy))
+    assert other["SNAPSHOT"] != SNAPSHOT
 
 
 def test_the_code_that_reads_specs_is_watched() -> None:
@@ -340,7 +355,7 @@ def test_what_something_else_wrote_is_read_again(
     path = _file(tmp_path)
     in_new_run(read_text, path)
     next_run()
-    (tmp_path / "caches/planner/specs-2").write_bytes(content)
+    (tmp_path / "caches/planner" / SNAPSHOT).write_bytes(content)
     assert in_new_run(read_text, path)["text"] == "a"
 
 
