@@ -95,9 +95,9 @@ def _init(kind: Any) -> Callable[..., None]:
         filled = self.__dict__
         filled.update(unfilled)
         filled.update(values)
-        # As many entries as fields: no name is unknown. As many values: none is missing.
-        is_known = len(filled) == num_fields
-        if not (is_known and (len(values) == num_fields or needed <= values.keys())):
+        # As many entries as fields: no name is unknown. As many values, too: none is missing.
+        has_others = len(filled) > num_fields
+        if has_others or (len(values) < num_fields and not needed <= values.keys()):
             missing, unknown = needed - values.keys(), values.keys() - unfilled.keys()
             words = [f"lacks {', '.join(sorted(missing))}"] if missing else []
             words += [f"has no {', '.join(sorted(unknown))}"] if unknown else []
