@@ -11,7 +11,7 @@ from enum import StrEnum
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, PlannerError, did_you_mean
-from planner.launch.option_table import matches_option
+from planner.launch.option_table import VALUE, OptionRole, OptionRow, matches_option
 from planner.launch.read.harmless import harmless_reason
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.target import LaunchTarget
@@ -145,7 +145,8 @@ def _line_of(
         parameter for parameter in reading.meanings.values() if option.option in parameter.options
     ]
     rows = [row for row in target.table.rows if row.option == option.option]
-    if not rows and not parameters and option.option not in answers.used_options:
+    is_read = any(row.role in _READ_ROLES or _is_as_written(row, option) for row in rows)
+    if not is_read and not parameters and option.option not in answers.used_options:
         return _unread_line(target, reading, answers, option)
     if option.unknown or None in option.texts:
         status, meaning = Status.OPEN, option.unknown or "the file alone does not specify it"
@@ -169,6 +170,14 @@ _DECIDES = re.compile(
     r"parallel|batch_size|(seq|sequence|max)_len|zero_stage|offload|quantiz|precision|recompute"
     r"|n_gpus|num_gpus|lora_rank"
 )
+
+
+_READ_ROLES = (OptionRole.IS, OptionRole.READS)
+
+
+def _is_as_written(row: OptionRow, option: ParsedOption) -> bool:
+    """Whether an option has the fixed text that plans are written with."""
+    return VALUE not in row.text and row.read(option.joined) is not None
 
 
 def _unread_line(
