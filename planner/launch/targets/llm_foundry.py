@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import PurePath
 
 from planner.documents.shell.edits import ParsedOption
@@ -23,10 +22,10 @@ from planner.launch.read.parsed_launch import (
     option_text,
     with_unknown_options,
 )
+from planner.launch.read.references import resolve_references
 from planner.launch.targets.training_reader import RowsHook, keep_name, make_reader_target
 
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
-_INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")
 
 
 def _add_unlisted_settings(
@@ -58,7 +57,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     """All options of a command and its configuration, with ``${...}`` references resolved."""
     config = _config_file(command)
     options = {**(config.options if config else {}), **with_unknown_options(command).options}
-    return {name: _interpolate(option, options) for name, option in options.items()}
+    return resolve_references(options)
 
 
 def _model_of_config_name(reading: OptionReader) -> str | None:
@@ -66,17 +65,6 @@ def _model_of_config_name(reading: OptionReader) -> str | None:
     names = (name for name in reading.command.words if name.endswith((".yaml", ".yml")))
     stems = (PurePath(name).stem for name in names)
     return next((model for stem in stems if (model := find_model_of_name(stem))), None)
-
-
-def _interpolate(option: ParsedOption, options: Mapping[str, ParsedOption]) -> ParsedOption:
-    """Replace a reference such as ``${variables.max_seq_len}`` by the referenced option's value."""
-    match = _INTERPOLATED.fullmatch(option.single or "")
-    referenced = options.get(match[1]) if match is not None else None
-    return (
-        option
-        if referenced is None
-        else replace(option, texts=referenced.texts, spans=referenced.spans)
-    )
 
 
 def _set_duration(reading: OptionReader, settings: SettingsBuilder) -> None:

@@ -7,14 +7,13 @@ of ``defaults`` is missing; ``nemo_rl/utils/config.py`` (7ea279a) for ``add``, `
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.option_table import OptionTexts, Quantities
 from planner.launch.read.hf_trainer.write_script import yaml_file
 from planner.launch.read.parsed_launch import ParsedCommand, with_unknown_options
+from planner.launch.read.references import resolve_references
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -40,18 +39,11 @@ def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
     missing_files: list[str] = []
     command = with_unknown_options(command)
     options = _merge_inherited(command, missing_files)
-
-    def value(key: str) -> str | None:
-        return None if key not in options else options[key].single
-
-    for key, option in options.items():
-        if (text := option.single) and (resolved := interpolate(text, value)) not in (None, text):
-            options[key] = replace(option, texts=(resolved,))
     notes = command.notes
     if missing_files:
         names = " and ".join(missing_files)
         notes = (*notes, f"{names} not found: the values of grpo_math_1B.yaml are used.")
-    return replace(command, options=options, notes=notes)
+    return replace(command, options=resolve_references(options), notes=notes)
 
 
 def _merge_inherited(command: ParsedCommand, missing_files: list[str]) -> dict[str, ParsedOption]:
@@ -139,49 +131,3 @@ TARGET = reader_of_steps(
     draft=_draft,
     accepted=("nemo-rl-0.7.0",),
 )
-
-
-_INNERMOST_REFERENCE = re.compile(r"\$\{([^${}]*)\}")
-_RESOLVER_CALL = re.compile(r"(\w+):\s*([\d.]+)\s*,\s*([\d.]+)\s*")
-_RESOLVERS: Mapping[str, Callable[[float, float], float]] = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "max": max,
-}
-_MAX_REFERENCES = 32
-
-
-def interpolate(text: str, value: Callable[[str], str | None]) -> str | None:
-    """Resolve the ``${...}`` references in a text; None if one has no value.
-
-    ``value`` returns the text of a key, None if it is not set.
-
-    >>> interpolate("${mul:${a.b}, 16}", {"a.b": "64"}.get)
-    '1024'
-    >>> interpolate("${oc.env:HOME}", {}.get)
-    """
-    for _ in range(_MAX_REFERENCES):
-        match = _INNERMOST_REFERENCE.search(text)
-        if match is None:
-            return text
-        resolved = _resolve(match[1].strip(), value)
-        if resolved is None:
-            return None
-        text = text[: match.start()] + resolved + text[match.end() :]
-    return None
-
-
-def _resolve(expression: str, value: Callable[[str], str | None]) -> str | None:
-    """Return the value of one reference: a key, or a function of two numbers; None if unknown."""
-    call = _RESOLVER_CALL.fullmatch(expression)
-    if call is None:
-        return value(expression)
-    resolver = _RESOLVERS.get(call[1])
-    try:
-        number = None if resolver is None else resolver(float(call[2]), float(call[3]))
-    except (ValueError, ZeroDivisionError):
-        return None
-    if number is None:
-        return None
-    return str(int(number)) if number.is_integer() else str(number)
