@@ -65,7 +65,18 @@ def describe_options(
             lines.append(_make_line(unknown_option, status, unknown_option.unknown))
         else:
             lines.append(_unread_line(target, reading, answers, unknown_option))
+    workloads = target.workloads
+    for name, variable in reading.command.environment.items():
+        is_unread = _ENGINE_VARIABLE.match(name) and name not in _READ_VARIABLES
+        reason = harmless_reason(name, variable.texts, workloads) if is_unread else ""
+        if is_unread and not reason:
+            variable = replace(variable, option=name)
+            lines.append(_make_line(variable, Status.NOT_MODELLED, ""))
     return tuple(sorted(lines, key=lambda line: (line.line, line.option)))
+
+
+_ENGINE_VARIABLE = re.compile(r"(?:VLLM|SGLANG|SGL|TRTLLM|TLLM|NVTE)_")
+_READ_VARIABLES = ("VLLM_PP_LAYER_PARTITION", "VLLM_ADDITIONAL_ARGS")
 
 
 def describe_documents(
@@ -82,7 +93,8 @@ def describe_documents(
         options = {}
         for key, option in document.options.items():
             full = f"{section.lstrip('-')}.{key}"
-            key = full if not _is_known(reader, key) and _is_known(reader, full) else key
+            is_of_section = not _is_known(reader, key) and full in reader.options.options
+            key = full if is_of_section else key
             options[key] = replace(option, option=key)
         reading = reader.make_reader(replace(document, options=options))
         settings = answers
