@@ -93,7 +93,7 @@ def describe_documents(
         options = {}
         for key, option in document.options.items():
             full = f"{section.lstrip('-')}.{key}"
-            is_of_section = not _is_known(reader, key) and full in reader.options.options
+            is_of_section = not _has_key(reader, key) and full in reader.options.options
             key = full if is_of_section else key
             options[key] = replace(option, option=key)
         reading = reader.make_reader(replace(document, options=options))
@@ -112,7 +112,7 @@ def describe_documents(
             yield replace(line, file=document.name)
 
 
-def _is_known(target: LaunchTarget, key: str) -> bool:
+def _has_key(target: LaunchTarget, key: str) -> bool:
     return target.options.find(key) is not None or matches_option(key, target.table.used)
 
 

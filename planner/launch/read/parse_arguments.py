@@ -249,8 +249,8 @@ def _as_written_plainly(option: ParsedOption) -> ParsedOption:
     """Return an option with ``4.0`` as ``4`` and, without quotes, ``yes`` as ``true``."""
     texts = []
     for text, span in zip(option.texts, option.spans, strict=True):
-        if text and (whole := _WHOLE_NUMBER.fullmatch(text)):
-            text = whole[1]
+        if text and (number := _WHOLE_NUMBER.fullmatch(text)):
+            text = number[1]
         elif text in _TRUTH_VALUES and not _WITH_WORDS.search(option.option):
             is_plain = span is not None and span.end - span.start == len(text)
             text = _TRUTH_VALUES[text] if is_plain else text

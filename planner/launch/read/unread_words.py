@@ -9,7 +9,7 @@ from pathlib import Path
 
 from planner.documents.shell import Script, Word
 from planner.documents.shell.edits import ParsedOption, implied_option
-from planner.documents.shell.scope import KNOWN_AT_RUN_TIME
+from planner.documents.shell.scope import ONLY_AT_RUN_TIME
 from planner.launch.read.parsed_launch import ParsedCommand
 from planner.launch.wrappers.read_programs import StartedProgram
 
@@ -17,7 +17,7 @@ from planner.launch.wrappers.read_programs import StartedProgram
 def run_time_words(name: str, line: int) -> ParsedOption:
     """Return an option for words of a command in a line that are known only when it runs."""
     option = implied_option(name, "", line)
-    return replace(option, texts=(None,), unknown=f"{name}: {KNOWN_AT_RUN_TIME}")
+    return replace(option, texts=(None,), unknown=f"{name}: {ONLY_AT_RUN_TIME}")
 
 
 EDITORS = ("sed", "yq", "perl")
