@@ -102,7 +102,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     )
 
 
-def _known_model(name: object) -> ModelSpec | None:
+def _find_model(name: object) -> ModelSpec | None:
     """The model of a name or a path; None if it is not found."""
     with suppress(PlannerError):
         return Catalogue(None).load_model(str(name))
@@ -149,7 +149,7 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
         "few_bits": None if few_bits is None else few_bits[1],
         "packs_experts": few_bits is not None
         and _HAS_MODULES.fullmatch(few_bits[1]) is not None
-        and (model := _known_model(settings.values["model"])) is not None
+        and (model := _find_model(settings.values["model"])) is not None
         and model.num_experts > 0,
         "flash_attention_of_file": None if flash is None else flash.value,
         "holds_out": any(
@@ -167,7 +167,7 @@ def _program_quantities(options: TrainerOptions, settings: SettingsBuilder) -> M
         elif names_shared_experts(modules):
             quantities["adapted_experts"] = str(ExpertAdapters.NONE)
     if options.texts.get("zero_optimization.reduce_bucket_size") == "auto" and (
-        model := _known_model(settings.values.get("model"))
+        model := _find_model(settings.values.get("model"))
     ):
         quantities["hidden_size"] = model.hidden_size
     for source in ("script", "deepspeed", "accelerate"):
