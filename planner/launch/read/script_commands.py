@@ -231,6 +231,7 @@ def _parse_program_calls(
         if None not in option.texts
     }
     calls: list[ParsedCommand] = []
+    unread: tuple[ParsedOption, ...] = ()
     if (program := find_sibling(path, inner.words, (PYTHON_SUFFIX,), script)) is not None:
         sibling, text = program
         with suppress(LaunchError):
@@ -241,6 +242,8 @@ def _parse_program_calls(
                 text, sibling.name, readable_values, program_files(sibling), environment
             )
             calls = [*servers_of_program(found_calls, text, sibling.name)]
+        # Options that the program itself does not name are those of a launcher or a library.
+        unread = tuple(o for name, o in options_by_name.items() if name not in text)
     for call in calls:
         if "deepspeed" in options_by_name:
             call = replace(
@@ -249,9 +252,9 @@ def _parse_program_calls(
         files = {**find_files(path, script, call.options.values()), **call.files}
         here = replace(call, name=path.name, text=script.text, line=inner.line, files=files)
         if command is None:
-            yield replace(
-                here, resources=merge_resources(inner.resources, call.resources, path.name)
-            )
+            resources = merge_resources(inner.resources, call.resources, path.name)
+            unread = tuple(o for o in unread if f"--{o.option.lstrip('-')}" not in call.options)
+            yield replace(here, resources=resources, unknown=(*call.unknown, *unread))
         else:
             yield replace(
                 command,
