@@ -110,6 +110,30 @@ def require_installed(needs: str, extra: str, *modules: str) -> None:
         )
 
 
+def close_choices(word: str, choices: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """Return the choices that begin with a word, else have it, else are similar; at most three.
+
+    ``cutoff`` is the least similarity, from 0 to 1.
+
+    >>> close_choices("qwen3.8", ["qwen3.8-8b", "qwen3.8-70b", "qwen3-8b"])
+    ['qwen3.8-70b', 'qwen3.8-8b']
+    """
+    from difflib import get_close_matches
+
+    candidates, text = sorted(choices), word.lower()
+    part = text.lstrip("-")
+    starts = [choice for choice in candidates if choice.lower().startswith(text)]
+    contain = [choice for choice in candidates if part in choice.lower()]
+    is_long = len(text) >= _SHORTEST_PART
+    for close in (starts, contain) if is_long else ():
+        if 0 < len(close) <= _MAX_SUGGESTIONS:
+            return close
+    if is_long and starts and text not in starts:
+        return get_close_matches(text, starts, n=_MAX_SUGGESTIONS, cutoff=0)
+    close = get_close_matches(text, candidates, n=_MAX_SUGGESTIONS, cutoff=cutoff)
+    return close or (contain[:_MAX_SUGGESTIONS] if is_long else [])
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """A hint such as ``Did you mean llama-65b?``, or an empty string.
 
@@ -122,21 +146,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     >>> did_you_mean("--qps", ["--gpus", "--request-rate"])
     ' Did you mean --request-rate?'
     """
-    from difflib import get_close_matches
-
-    candidates, text = sorted(choices), word.lower()
-    part = text.lstrip("-")
-    option = _OPTION_OF_WORD.get(part.replace("-", "_"))
-    for choice in candidates:
-        if option is not None and choice.lstrip("-").replace("-", "_") == option:
-            return f" Did you mean {choice}?"
-    starts = [choice for choice in candidates if choice.lower().startswith(text)]
-    contain = [choice for choice in candidates if part in choice.lower()]
-    for close in (starts, contain):
-        if len(text) >= _SHORTEST_PART and 0 < len(close) <= _MAX_SUGGESTIONS:
-            break
-    else:
-        close = get_close_matches(text, candidates, n=_MAX_SUGGESTIONS, cutoff=0.6)
-        if not close and len(text) >= _SHORTEST_PART:
-            close = contain[:_MAX_SUGGESTIONS]
+    option = _OPTION_OF_WORD.get(word.lower().lstrip("-").replace("-", "_"))
+    named = [choice for choice in choices if choice.lstrip("-").replace("-", "_") == option]
+    close = named or close_choices(word, choices)
     return f" Did you mean {' or '.join(close)}?" if close else ""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from planner.base.read_files import packaged_rows, parse_toml
 from planner.base.records import record
-from planner.errors import SpecError
+from planner.errors import SpecError, close_choices
 from planner.specs.file_cache import IDENTITY, cache_between_runs, cache_by_files, stamp
 from planner.specs.spec_files import read_text
 
@@ -467,15 +467,18 @@ def _unknown(
 
 
 def _close_names(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) -> str:
-    from difflib import get_close_matches
-
     targets = {**aliases, **{file: file for file in files}}
-    close = get_close_matches(_normalised(name), sorted(targets), n=_MAX_SUGGESTIONS, cutoff=0.7)
+    close = close_choices(_normalised(name), targets, cutoff=0.7)
     if not close:  # such as the h100 of nvidia-h100: the most parts in common
         parts = {part for part in _normalised(name).split("-") if len(part) >= _SHORTEST_PART}
         shared = {word: len(parts & {*word.split("-")}) for word in sorted(targets)}
         close = sorted(filter(shared.get, shared), key=lambda word: -shared[word])[
             :_MAX_SUGGESTIONS
         ]
-    suggestions = list(dict.fromkeys(targets[word] for word in close))
+    starts = _normalised(name)
+    by_spec = {
+        spec: word if word.startswith(starts) and not spec.startswith(starts) else spec
+        for word, spec in ((word, targets[word]) for word in close)
+    }
+    suggestions = [*by_spec.values()]
     return f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""

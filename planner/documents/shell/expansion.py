@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from planner.documents.shell.edits import Span
-from planner.documents.shell.scope import ALL_ARGUMENTS, KNOWN_AT_RUN_TIME, Scope
+from planner.documents.shell.scope import ALL_ARGUMENTS, ONLY_AT_RUN_TIME, Scope
 from planner.documents.shell.syntax import (
     MISSING_ARGUMENT,
     Arithmetic,
@@ -397,7 +397,7 @@ class Expander:
                 return tuple(piece.through(span) for piece in computed_text("."))
             shown = self._shown(span)
             is_gap = shown.startswith("<") and shown.endswith(">")
-            reason = f"{shown} is {'to be filled in' if is_gap else KNOWN_AT_RUN_TIME}"
+            reason = f"{shown} is {'to be filled in' if is_gap else ONLY_AT_RUN_TIME}"
             return (TextPiece("", unknown=reason, trail=(span,)),)
         if isinstance(part, Arithmetic):
             return tuple(piece.through(span) for piece in self._number(part))
@@ -484,7 +484,7 @@ class Expander:
         """Return the reason why a parameter that is not set has no value."""
         name = part.name
         if name in _AT_RUN_TIME or name == "0":
-            return f"${name} is {KNOWN_AT_RUN_TIME}"
+            return f"${name} is {ONLY_AT_RUN_TIME}"
         if name.isdigit():
             return f"${name} {MISSING_ARGUMENT}"
         return f"${name} is set by nothing in this file{self.elsewhere}"
@@ -563,8 +563,8 @@ class Expander:
         if part.name in ("@", "*"):
             if self.arguments is None and self.scope.get(ALL_ARGUMENTS) is not None:
                 numbers = map(str, range(1, self.num_arguments + 1))
-                given = filter(None, map(self.scope.get, numbers))
-                return tuple(element for variable in given for element in variable.elements)
+                arguments = filter(None, map(self.scope.get, numbers))
+                return tuple(element for variable in arguments for element in variable.elements)
             reason = f"${part.name} are the arguments of the script"
             return reason if self.arguments is None else self.arguments
         variable = self.scope.get(part.name)

@@ -23,7 +23,7 @@ _LONGEST_SPLIT = 50_000
 ONLY_IN_SOME = "is set only in some branches"
 IN_BRANCHES = "assigned in several branches"
 READ_AT_RUN_TIME = "is read when it runs"
-KNOWN_AT_RUN_TIME = "known only when it runs"
+ONLY_AT_RUN_TIME = "known only when it runs"
 ALL_ARGUMENTS = "@"
 """Variable that is set if all arguments of a script are known: they are ``1``, ``2``, ..."""
 _MOST_CHOICES = 4

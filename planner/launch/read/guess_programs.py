@@ -9,6 +9,7 @@ from dataclasses import replace
 from planner.documents.shell import Word
 from planner.documents.shell.syntax import computed_text
 from planner.launch.read.parse_arguments import command_texts, readable_part
+from planner.launch.targets import readers
 from planner.launch.wrappers.read_containers import program_of_options
 from planner.launch.wrappers.read_programs import StartedProgram
 
@@ -77,7 +78,7 @@ def guess_program(inner: StartedProgram) -> StartedProgram | None:
     ).endswith(".py")
     if is_megatron and not only_generates(command_texts(inner.words[index:])):
         return _as_program(inner, index, "pretrain_gpt.py", "Megatron-LM")
-    if (start := next((i for i, word in enumerate(inner.words) if _is_engine(word)), 0)) > 0:
+    if (start := _engine_start(inner.words)) > 0:
         return replace(inner, words=inner.words[start:], front=inner.words[0].text or "A function")
     program = program_of_options(inner.words)
     first = next((i for i, word in enumerate(inner.words) if word.begins.startswith("--")), None)
@@ -95,12 +96,22 @@ def guess_program(inner: StartedProgram) -> StartedProgram | None:
     return replace(inner, words=tuple(words), front=started or "A container's list of arguments")
 
 
-def _is_engine(word: Word) -> bool:
-    """Return whether a word is a program of an engine, which a function in front of it runs."""
-    return (word.text or "").rpartition("/")[2] in _ENGINES
+def _engine_start(words: Sequence[Word]) -> int:
+    """Return the index of a program of an engine, which a function in front of it runs; else 0."""
+    texts = command_texts(words)
+    if not texts or texts[0] in _NOT_STARTING:
+        return 0
+    engines = [target for target in readers().values() if not {"train", "rl"} & {*target.workloads}]
+    later = range(1, min(len(texts), _MOST_WORDS_BEFORE + 1))
+    return next((i for i in later if any(engine.starts(texts[i:]) for engine in engines)), 0)
 
 
-_ENGINES = ("trtllm-bench", "trtllm-serve")
+_MOST_WORDS_BEFORE = 3
+# Programs whose arguments may name an engine that they do not start.
+_NOT_STARTING = {
+    *("echo", "printf", "which", "type", "pip", "pip3", "uv", "conda", "apt", "apt-get", "git"),
+    *("grep", "pgrep", "pkill", "killall", "cat"),
+}
 
 
 def _as_program(inner: StartedProgram, index: int, program: str, tool: str) -> StartedProgram:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from planner.base.training_aliases import is_one_end
 from planner.documents.shell.scope import (
     IN_BRANCHES,
-    KNOWN_AT_RUN_TIME,
+    ONLY_AT_RUN_TIME,
     ONLY_IN_SOME,
     READ_AT_RUN_TIME,
 )
@@ -24,7 +24,7 @@ _DECISIVE_OPTION = re.compile(
 )
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
-_UNREAD_WORDS = re.compile(rf"{IN_BRANCHES}|{READ_AT_RUN_TIME}|(?<!^\$\w is ){KNOWN_AT_RUN_TIME}")
+_UNREAD_WORDS = re.compile(rf"{IN_BRANCHES}|{READ_AT_RUN_TIME}|(?<!^\$\w is ){ONLY_AT_RUN_TIME}")
 # verl's rollout: the engine ends an answer at this length, prompt included; it is not predicted.
 _CONTEXT_OPTION = "rollout.max_model_len"
 _NO_CHECKPOINTING = "no --gradient_checkpointing"
@@ -32,7 +32,7 @@ _SAVED_MODULES = re.compile(r"modules_to_save$|^-*additional_target$")
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".conf")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 _COMPUTING_ROLES = (OptionRole.READ, OptionRole.SET, OptionRole.SIZE)
-# They are asked for, or decide the length of the run alone.
+# Terms without which a file is refused, or that decide the length of the run alone.
 _FREE_TERMS = ("model", "named_model", "program", "total_tokens", "training_steps", "save_interval")
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, PlannerError, did_you_mean
-from planner.launch.option_table import matches_option
+from planner.launch.option_table import VALUE, OptionRole, OptionRow, matches_option
 from planner.launch.read.harmless import harmless_reason, vouches
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.target import LaunchTarget
@@ -65,7 +65,18 @@ def describe_options(
             lines.append(_make_line(unknown_option, status, unknown_option.unknown))
         else:
             lines.append(_unread_line(target, reading, answers, unknown_option))
+    workloads = target.workloads
+    for name, variable in reading.command.environment.items():
+        is_unread = _ENGINE_VARIABLE.match(name) and name not in _READ_VARIABLES
+        reason = harmless_reason(name, variable.texts, workloads) if is_unread else ""
+        if is_unread and not reason:
+            variable = replace(variable, option=name)
+            lines.append(_make_line(variable, Status.NOT_MODELLED, ""))
     return tuple(sorted(lines, key=lambda line: (line.line, line.option)))
+
+
+_ENGINE_VARIABLE = re.compile(r"(?:VLLM|SGLANG|SGL|TRTLLM|TLLM|NVTE)_")
+_READ_VARIABLES = ("VLLM_PP_LAYER_PARTITION", "VLLM_ADDITIONAL_ARGS")
 
 
 def describe_documents(
@@ -82,7 +93,8 @@ def describe_documents(
         options = {}
         for key, option in document.options.items():
             full = f"{section.lstrip('-')}.{key}"
-            key = full if not _is_known(reader, key) and _is_known(reader, full) else key
+            is_of_section = not _has_key(reader, key) and full in reader.options.options
+            key = full if is_of_section else key
             options[key] = replace(option, option=key)
         reading = reader.make_reader(replace(document, options=options))
         settings = answers
@@ -100,7 +112,7 @@ def describe_documents(
             yield replace(line, file=document.name)
 
 
-def _is_known(target: LaunchTarget, key: str) -> bool:
+def _has_key(target: LaunchTarget, key: str) -> bool:
     return target.options.find(key) is not None or matches_option(key, target.table.used)
 
 
@@ -145,7 +157,8 @@ def _line_of(
         parameter for parameter in reading.meanings.values() if option.option in parameter.options
     ]
     rows = [row for row in target.table.rows if row.option == option.option]
-    if not rows and not parameters and option.option not in answers.used_options:
+    is_read = any(row.role in _READ_ROLES or _is_as_written(row, option) for row in rows)
+    if not is_read and not parameters and option.option not in answers.used_options:
         return _unread_line(target, reading, answers, option)
     if option.unknown or None in option.texts:
         status, meaning = Status.OPEN, option.unknown or "the file alone does not specify it"
@@ -169,6 +182,14 @@ _DECIDES = re.compile(
     r"parallel|batch_size|(seq|sequence|max)_len|zero_stage|offload|quantiz|precision|recompute"
     r"|n_gpus|num_gpus|lora_rank"
 )
+
+
+_READ_ROLES = (OptionRole.IS, OptionRole.READS)
+
+
+def _is_as_written(row: OptionRow, option: ParsedOption) -> bool:
+    """Whether an option has the fixed text that plans are written with."""
+    return VALUE not in row.text and row.read(option.joined) is not None
 
 
 def _unread_line(

@@ -15,6 +15,7 @@ from planner.documents.yaml_tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError
 from planner.launch.option_table import ParserOption, ParserOptions, option_aliases
 from planner.launch.read.parsed_launch import ParsedCommand, suffix_of
+from planner.launch.read.references import resolve_references
 from planner.launch.read.removed import name_removed_program
 from planner.launch.targets import readers
 from planner.specs.quantization import checkpoint_of
@@ -190,7 +191,14 @@ def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
             target, options = "transformers", nested
         if target in _OPTION_DOCUMENTS:  # keys that mean options of the command get their names
             options = readers()[target].options.name_options(options)
+        options = _resolve_here(target, options)
         yield ParsedCommand(target=target, name=path.name, text=text, line=line, options=options)
+
+
+def _resolve_here(target: str, options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
+    """Return the options of a document with its references, unless other files may have them."""
+    is_later = target == "llm-foundry" or "defaults" in options
+    return dict(options) if is_later else resolve_references(options)
 
 
 _MODEL = "model_name_or_path"
@@ -225,10 +233,29 @@ def _nested_training(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOpt
 def _leaves(tree: Tree) -> dict[str, ParsedOption]:
     """Return the values of a document as options, by dotted key; a list of scalars is one value."""
     return {
-        name: leaf.as_option
+        name: _as_written_plainly(leaf.as_option)
         for name, leaf in tree.values.items()
         if name.rpartition(".")[0] not in tree.values
     }
+
+
+_WHOLE_NUMBER = re.compile(r"(\d+)\.0+")
+_TRUTH_VALUES = {"yes": "true", "on": "true", "no": "false", "off": "false"}  # of YAML 1.1
+_WITH_WORDS = re.compile(r"(strategy|precision|_type|downcast_bf16)$")
+"""Keys for which ``no`` is a word of its own."""
+
+
+def _as_written_plainly(option: ParsedOption) -> ParsedOption:
+    """Return an option with ``4.0`` as ``4`` and, without quotes, ``yes`` as ``true``."""
+    texts = []
+    for text, span in zip(option.texts, option.spans, strict=True):
+        if text and (number := _WHOLE_NUMBER.fullmatch(text)):
+            text = number[1]
+        elif text in _TRUTH_VALUES and not _WITH_WORDS.search(option.option):
+            is_plain = span is not None and span.end - span.start == len(text)
+            text = _TRUTH_VALUES[text] if is_plain else text
+        texts.append(text)
+    return replace(option, texts=tuple(texts))
 
 
 def _tree_target(tree: Tree) -> str:
@@ -254,8 +281,9 @@ def _parse_toml(path: Path, text: str) -> ParsedCommand:
         )
         for name, value in values.items()
     }
+    target = _document_target(values)
     return ParsedCommand(
-        target=_document_target(values), name=path.name, text=text, options=options
+        target=target, name=path.name, text=text, options=_resolve_here(target, options)
     )
 
 
@@ -269,7 +297,7 @@ def parse_here_document(
     except LaunchError:  # lines with unknown variables may not be YAML
         readable_text = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
         trees = read_trees(readable_text, position)
-    options = {} if not trees else _leaves(trees[0])
+    options = {} if not trees else resolve_references(_leaves(trees[0]))
     shifted = {
         key: ParsedOption(
             option=option.option,

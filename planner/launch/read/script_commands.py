@@ -14,7 +14,7 @@ from planner.base import read_files
 from planner.documents.python_calls import argument_defaults, parse_calls
 from planner.documents.shell import Script, Word
 from planner.documents.shell.edits import LARGEST, ParsedOption, implied_option
-from planner.documents.shell.scope import ALL_ARGUMENTS, KNOWN_AT_RUN_TIME
+from planner.documents.shell.scope import ALL_ARGUMENTS
 from planner.documents.shell.syntax import computed_text
 from planner.documents.yaml_tree import read_trees
 from planner.errors import LaunchError
@@ -41,6 +41,13 @@ from planner.launch.read.python_programs import (
     servers_of_program,
 )
 from planner.launch.read.removed import name_removed_program
+from planner.launch.read.unread_words import (
+    EDITORS,
+    report_cut_options,
+    report_edits,
+    run_time_words,
+    with_cut_options,
+)
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of
@@ -111,7 +118,10 @@ def parse_script(
         yield from _parse_argument_list(path, script)
         return
     chart_errors: list[LaunchError] = []
-    commands = [*_parse_commands(path, script, depth, chart_errors)]
+    commands = [
+        report_edits(command, script)
+        for command in _parse_commands(path, script, depth, chart_errors)
+    ]
     if chart_errors and not commands:
         raise chart_errors[0]
     if entry is None:
@@ -127,7 +137,7 @@ def _parse_commands(
     path: Path, script: Script, depth: int, chart_errors: list[LaunchError]
 ) -> Iterator[ParsedCommand]:
     """Yield the parsed commands of a script; errors of Helm charts go to ``chart_errors``."""
-    for inner, cut_off in _with_cut_options(inner_commands(script)):
+    for inner, cut_off in with_cut_options(inner_commands(script)):
         yield from parse_client(path, script, inner)
         if (removed := find_removed_program(path, script, inner)) is not None:
             yield removed
@@ -140,6 +150,8 @@ def _parse_commands(
             continue
         if target is None and (guessed := guess_program(inner)) is not None:
             inner, target = guessed, target_of_command(guessed.words)
+        if target is None and readable_part(inner.words[0]) in EDITORS:
+            continue
         if target is None:
             documents: list[ParsedCommand] = []
             if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
@@ -166,7 +178,7 @@ def _parse_commands(
             yield from documents
             continue
         inner.require_agreement(path.name)
-        command = _report_cut_options(parse_command(path, script, inner, target), cut_off)
+        command = report_cut_options(parse_command(path, script, inner, target), cut_off)
         if target.name == "torchtitan":
             command = merge_torchtitan_function(command, path.parent)
         names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
@@ -203,40 +215,6 @@ def _of_unknown_program(command: ParsedCommand, file: Path, inner: StartedProgra
     )
 
 
-def _with_cut_options(
-    commands: Iterable[StartedProgram],
-) -> Iterator[tuple[StartedProgram, tuple[Word, ...]]]:
-    """Yield each command with the options that its last continued line cuts off.
-
-    A blank behind a backslash, or a comment between continued lines, ends a command for the shell:
-    the lines that follow are commands of their own, whose program is an option.
-    """
-    held: StartedProgram | None = None
-    cut_off: tuple[Word, ...] = ()
-    for command in commands:
-        if held is not None and command.words and command.words[0].begins.startswith("--"):
-            cut_off += command.words
-            continue
-        if held is not None:
-            yield held, cut_off
-        held, cut_off = command, ()
-    if held is not None:
-        yield held, cut_off
-
-
-def _report_cut_options(command: ParsedCommand, cut_off: Sequence[Word]) -> ParsedCommand:
-    """Return a command whose options behind a broken continuation are listed as not understood."""
-    if not cut_off:
-        return command
-    line = cut_off[0].line
-    option = implied_option(f"the options from line {line} on", cut_off[0].begins, line)
-    note = (
-        f"The shell does not pass the options from line {line} on: a blank behind the backslash, "
-        "or a comment, ends the command before them."
-    )
-    return replace(command, unknown=(*command.unknown, option), notes=(*command.notes, note))
-
-
 def _parse_program_calls(
     path: Path, script: Script, inner: StartedProgram, command: ParsedCommand | None
 ) -> Iterator[ParsedCommand]:
@@ -254,6 +232,7 @@ def _parse_program_calls(
         if None not in option.texts
     }
     calls: list[ParsedCommand] = []
+    unread: tuple[ParsedOption, ...] = ()
     if (program := find_sibling(path, inner.words, (PYTHON_SUFFIX,), script)) is not None:
         sibling, text = program
         with suppress(LaunchError):
@@ -264,6 +243,8 @@ def _parse_program_calls(
                 text, sibling.name, readable_values, program_files(sibling), environment
             )
             calls = [*servers_of_program(found_calls, text, sibling.name)]
+        # Options that the program itself does not name are those of a launcher or a library.
+        unread = tuple(o for name, o in options_by_name.items() if name not in text)
     for call in calls:
         if "deepspeed" in options_by_name:
             call = replace(
@@ -272,9 +253,9 @@ def _parse_program_calls(
         files = {**find_files(path, script, call.options.values()), **call.files}
         here = replace(call, name=path.name, text=script.text, line=inner.line, files=files)
         if command is None:
-            yield replace(
-                here, resources=merge_resources(inner.resources, call.resources, path.name)
-            )
+            resources = merge_resources(inner.resources, call.resources, path.name)
+            unread = tuple(o for o in unread if f"--{o.option.lstrip('-')}" not in call.options)
+            yield replace(here, resources=resources, unknown=(*call.unknown, *unread))
         else:
             yield replace(
                 command,
@@ -355,7 +336,7 @@ def _parse_sibling_script(
     with suppress(LaunchError):
         for command in [*parse_script(file, text, environment, depth + 1)]:
             takes_all = any(_TAKES_ALL.fullmatch(option.option) for option in command.unknown)
-            lost = [_run_time_words(f"the arguments of {file.name}", inner.line)]
+            lost = [run_time_words(f"the arguments of {file.name}", inner.line)]
             yield replace(
                 command,
                 unknown=(*command.unknown, *(lost if takes_all and not is_complete else ())),
@@ -368,12 +349,6 @@ def _parse_sibling_script(
 
 
 _TAKES_ALL = re.compile(r'"?\$[@*]"?')
-
-
-def _run_time_words(name: str, line: int) -> ParsedOption:
-    """Return an option for words of a command that are known only when it runs."""
-    option = implied_option(name, "", line)
-    return replace(option, texts=(None,), unknown=f"{name}: {KNOWN_AT_RUN_TIME}")
 
 
 def find_sibling(
@@ -532,7 +507,7 @@ def parse_command(
     ]
     config_options = [option for option in unknown if option.option in ("-c", "--config")]
     if any(word.text == "xargs" for word in inner.words):
-        unknown.append(_run_time_words("the words of xargs", inner.line))
+        unknown.append(run_time_words("the words of xargs", inner.line))
     return ParsedCommand(
         target=target.name,
         name=path.name,

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from planner.documents.references import resolve_references
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.model_shape import find_model_of_name
 from planner.launch.option_table import MutableQuantities
@@ -23,6 +22,7 @@ from planner.launch.read.parsed_launch import (
     option_text,
     with_unknown_options,
 )
+from planner.launch.read.references import resolve_references
 from planner.launch.targets.training_reader import RowsHook, keep_name, make_reader_target
 
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
@@ -56,9 +56,8 @@ def _config_file(command: ParsedCommand) -> ParsedCommand | None:
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     """All options of a command and its configuration, with ``${...}`` references resolved."""
     config = _config_file(command)
-    return resolve_references(
-        {**(config.options if config else {}), **with_unknown_options(command).options}
-    )
+    options = {**(config.options if config else {}), **with_unknown_options(command).options}
+    return resolve_references(options)
 
 
 def _model_of_config_name(reading: OptionReader) -> str | None:

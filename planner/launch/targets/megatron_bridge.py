@@ -148,8 +148,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     quantities: MutableQuantities = {
         "is_named": shape is None,
         "shards": any(
-            "distributed_optimizer" in name
-            or ("fsdp" in name and (_text(option) or "").lower() != "false")
+            ("distributed_optimizer" in name or "fsdp" in name)
+            and (_text(option) or "").lower() != "false"
             for name, option in merged.items()
         ),
     }

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.documents.references import resolve_references
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.option_table import OptionTexts, Quantities
 from planner.launch.read.hf_trainer.write_script import yaml_file
 from planner.launch.read.parsed_launch import ParsedCommand, with_unknown_options
+from planner.launch.read.references import resolve_references
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
