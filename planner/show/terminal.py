@@ -72,8 +72,8 @@ class _Console(Console):
             super().print(*objects, **options)
             return
         if options.get("soft_wrap"):  # whole lines, for which rich takes a hundred times as long
-            whole = (line for text in objects for line in str(text).expandtabs().split("\n"))
-            self.file.write("".join(f"{printable(line).rstrip(' ')}\n" for line in whole))
+            texts = (line for text in objects for line in str(text).expandtabs().split("\n"))
+            self.file.write("".join(f"{printable(line).rstrip(' ')}\n" for line in texts))
             return
         with self.capture() as printed:
             super().print(*objects, **options)
