@@ -113,7 +113,7 @@ BAD_INPUT = {
     "no option": (("search", "--gpus", "8"), 2, "--model"),
     "model without option": (("search", "llama-7b"), 2, "as in --model llama-65b."),
     "start of an option": ((*LLAMA, "--seq", "4096"), 2, "mean --sequence-length?"),
-    "part of an option": (("size", *LLAMA[1:3], "--rate", "4"), 2, "or --request-rate?"),
+    "part of an option": (("size", *LLAMA[1:3], "--rate", "4"), 2, "mean --request-rate?"),
     "unknown kind": (("specs", "list", "gpu5"), 2, "gpus"),
     "unknown spec": (("specs", "show", "gpus", "h10"), 2, "Unknown GPU"),
 }
