@@ -456,7 +456,7 @@ def test_a_page_of_serving_says_whether_it_carries_the_load_and_what_the_engine_
         return " ".join(planner("report", tmp_path / "r.json", "--markdown", "-").out.split())
 
     too_fast = page("--set", "concurrency=64", "--request-rate", "100")
-    assert "Overloaded: capacity 3.85 requests/s, load 100." in too_fast
+    assert "Overloaded: capacity 3.78 requests/s, load 100." in too_fast
     # 0.92 of 79.1 GiB less weights and the rest, in tokens of 128 KiB; 131,072 of them a request.
     assert "KV cache 55.17 GiB, 451,906 tokens, maximum concurrency 3.45x for 131,072" in too_fast
     assert "The cache holds 364 of 600 requests in each replica" in page(

@@ -23,11 +23,11 @@ from typing import Any
 import planner.sweeps.run_sweep as run_module
 from planner.launch.write.write_launch import make_launch, save_launch
 from planner.show.presenters.row_tables import row_files
-from planner.sweeps import sweep_folder
+from planner.sweeps import scenario_batches, sweep_folder
 from planner.sweeps.find_plan import make_sweep
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.run_sweep import Done, Run, run_sweep
-from planner.sweeps.scenario_batches import ScenarioBatch, parts_of, run_part
+from planner.sweeps.scenario_batches import ScenarioBatch, run_part
 from planner.workloads.build_request import make_request
 
 # Who is killed at an fsync leaves what one leaves that is killed at the replace after it.
@@ -86,7 +86,7 @@ def main(folder: Path) -> None:
     plan = make_sweep(TABLE)
     same = sweep_folder.identity(plan)  # which takes longer than all writes
     sweep_folder.identity = run_module.identity = lambda plan: same
-    sweep_folder.parts_of = partial(parts_of, size=1)
+    scenario_batches.SCENARIOS_OF_A_PART = 1
     known: dict[ScenarioBatch, bytes] = {}
 
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:

@@ -97,6 +97,8 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
 
 
 _TRAINERS = ("transformers", "deepspeed", "accelerate")
+# Words of the reason for a rank that no known front end has (options/trainer-setup.csv).
+_OF_LIBRARY = "is the library's"
 _OF_TRAINER = {"output_dir", "gradient_accumulation_steps", "overwrite_output_dir"}
 
 
@@ -115,7 +117,8 @@ def _unseen_defaults(launch: ImportedLaunch) -> Iterator[str]:
     file = program.rpartition("/")[2]
     if "micro_batch_size" in launch.defaults and not names & _OF_TRAINER:
         yield f"the batch of {file}"
-    if "lora_rank" in launch.defaults and not names & {"use_peft", "lora_r"}:
+    is_of_library = _OF_LIBRARY in launch.defaults.get("lora_rank", "")
+    if is_of_library and not names & {"use_peft", "lora_r"}:
         yield f"the rank of the adapters of {file}"
 
 
