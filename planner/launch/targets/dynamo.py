@@ -19,6 +19,7 @@ from planner.launch.target import (
     LaunchOutputFile,
     LaunchTarget,
     ShellVariable,
+    Values,
     fill_template,
 )
 from planner.launch.targets import sglang, tensorrt_llm, vllm
@@ -93,7 +94,7 @@ def _graph(job: LaunchJob, servers: tuple[ServerCommand, ...]) -> str:
     """Return the graph of a deployment: one frontend and the pools of workers."""
     engine = servers[0].engine
     image = f"nvcr.io/nvidia/ai-dynamo/{engine.replace('-', '')}-runtime:{_VERSION}"
-    workers = [
+    workers: list[Values] = [
         {
             "pool": server.worker.name,
             "type": _TYPES[server.worker.name],
