@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,6 +22,7 @@ from planner.launch.target import (
     fill_template,
 )
 from planner.launch.targets import sglang, tensorrt_llm, vllm
+from planner.launch.wrappers.write_kubernetes import dns_label
 from planner.launch.write.server_groups import (
     AGGREGATED,
     PREFILL_POOL,
@@ -106,16 +106,10 @@ def _graph(job: LaunchJob, servers: tuple[ServerCommand, ...]) -> str:
         for server in servers
     ]
     framework = "trtllm" if engine == tensorrt_llm.NAME else engine
-    values = {"name": yaml_scalar(_kubernetes_name(job)), "framework": framework}
+    values = {"name": yaml_scalar(dns_label(job.model.name)), "framework": framework}
     return fill_template(
         "dynamo_graph.txt", {**values, "image": yaml_scalar(image), "workers": workers}
     )
-
-
-def _kubernetes_name(job: LaunchJob) -> str:
-    """A name of Kubernetes: small letters, digits and hyphens."""
-    slug = re.sub(r"[^a-z0-9]+", "-", job.model.name.lower())[:40].strip("-")
-    return slug if slug[:1].isalpha() else f"model-{slug}".strip("-")
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -131,15 +125,14 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     unset = [server.model for server in servers if isinstance(server.model, ShellVariable)]
     texts = (option.text for server in servers for option in server.settings.options)
     if any(text in _DRAFT_METHODS for text in texts):
-        draft_model = draft_model_argument(servers[0].worker.job)
+        draft_model = draft_model_argument(job)
         unset += [draft_model] if isinstance(draft_model, ShellVariable) else []
-    port = f"kubectl port-forward svc/{_kubernetes_name(job)}-frontend 8000:8000"
+    port = f"kubectl port-forward svc/{dns_label(job.model.name)}-frontend 8000:8000"
     notes = [f"`{port}` lets the benchmark reach the frontend."]
     placeholders = {word.name: word for word in unset}.values()
     notes += [f"Replace {word.name} in the graph: {word.meaning}." for word in placeholders]
     # The frontend has OpenAI's API, whatever the engine.
-    benchmark_process = make_benchmark(NAME, job, servers[-1].model)
-    draft = make_draft(servers, (), benchmark=benchmark_process)
+    draft = make_draft(servers, (), benchmark=make_benchmark(NAME, job, servers[-1].model))
     # The engine's own table has further parameters without an option.
     draft = replace(
         draft,
@@ -149,12 +142,8 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     start = f"kubectl apply -f {_GRAPH}"
     header = heading_lines(TARGET, job, replace(draft, left=settings.left), [], [start])
     text = "".join(f"{line}\n" for line in header) + _graph(job, servers)
-    graph = LaunchOutputFile(
-        name=_GRAPH,
-        text=text,
-        meaning="the graph of workers, for the operator of Dynamo",
-        start=start,
-    )
+    meaning = "the graph of workers, for the operator of Dynamo"
+    graph = LaunchOutputFile(name=_GRAPH, text=text, meaning=meaning, start=start)
     return replace(draft, files=(graph,))
 
 
