@@ -46,9 +46,9 @@ def _recipe_of_name(options: Mapping[str, ParsedOption], has_gpus: bool) -> Reci
     tool = "nemo" if "--factory" in options or not name.endswith("_config") else "bridge"
     name = name.removesuffix("_config")
     rows = {
-        (row["tool"], known): row
+        (row["tool"], alias): row
         for row in shipped_rows("models/named-recipes.csv")
-        for known in (row["recipe"], *row["aliases"].split())
+        for alias in (row["recipe"], *row["aliases"].split())
     }
     row = rows.get((tool, name)) or rows.get(("bridge", name))
     if row is None:
