@@ -8,22 +8,23 @@ is loaded:
 ``tensor_parallel``
     a parameter or quantity: of the file that is read, or of the plan that is written
 ``model.num_experts``, ``model.attentions.head_dim``
-    an attribute of the model; in writers also of the profile, the GPU or the cluster of the plan.
-    Of a list it has the values of all its parts: comparisons, ``and`` and ``or`` hold for each,
-    where a missing part is false
+    an attribute of the model; in writers also of its draft model, its profile, its GPU
+    or its cluster. Of a list it has the values of all its parts: comparisons, ``and`` and ``or``
+    hold for each, where a missing part is false
 ``+ - * / // %``, ``== != < <= > >= in``, ``and or not``
     ``width or 4 * hidden_size`` is a default; arithmetic with a missing value or a text, or a
     division by zero, is missing; such a value is neither less nor greater than any
 ``'full' if recomputes else 'none'``, ``('a', 'b')``
     a condition, and a list after ``in``
 ``any only sum max min round ceil_div nearest int float lower replace concat ends starts contains
-last words``
+last words parts``
     functions of values: ``any`` and ``sum`` of a list, ``only`` its value if it has just one;
     ``max``, ``min`` and ``sum`` skip what is no number; ``nearest(a, b)`` is the positive multiple
     of ``b`` nearest to ``a``; ``replace(text, '+', ' ')`` has one text for another;
     ``concat(a, ' x ', b)`` is one text, missing if a part is; ``ends(text, 'a', 'b')`` is true for
     a text that ends with one of the words, ``starts`` and ``contains`` likewise;
-    ``last('a.b.C')`` is ``C``, ``words('[a, b]')`` is ``a b``
+    ``last('a.b.C')`` is ``C``, ``words('[a, b]')`` is ``a b``,
+    ``parts('3,0,1', '0')`` is 2: how many parts of a list with ``,`` or ``/`` are not ``0``
 ``number amount text name joined modules flag on has lists count unknown before``
     functions of options, in readers only: the first option with a positive whole number, with a
     number, with a text (in lower case), with a text as written; all texts of the first set option
@@ -73,7 +74,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_DOTTED = re.compile(r"(model|profile|gpu|cluster)(\.[a-z][a-z_0-9]*)+")
+_DOTTED = re.compile(r"(model|draft|profile|gpu|cluster)(\.[a-z][a-z_0-9]*)+")
 _CONSTANTS = {"true": True, "false": False, "missing": None}
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -113,6 +114,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "starts": lambda text, *words: str(text or "").startswith(words),
     "contains": lambda text, *words: any(word in str(text or "") for word in words),
     "last": lambda text: str(text or "").rpartition(".")[2] or None,
+    "parts": lambda text, but="": (
+        sum(part.strip() not in ("", but) for part in re.split(r"[,/]", str(text)))
+        if text
+        else None
+    ),
     "words": lambda text: " ".join(re.findall(r"[^][,\s'\"]+", str(text or ""))) or None,
 }
 OPTION_FUNCTIONS = (

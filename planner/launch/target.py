@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from planner.base import software_enums
@@ -26,7 +27,6 @@ from planner.documents.shell.edits import Changes
 from planner.errors import InfeasibleError, LaunchError
 from planner.launch.expressions import ValueLookup, attribute
 from planner.launch.option_table import (
-    MutableQuantities,
     OptionRole,
     OptionTable,
     OptionText,
@@ -214,6 +214,12 @@ class LaunchJob:
         sequences = self["global_batch_size"] * objective.sequences_per_sample
         tokens_per_step = sequences * self["sequence_length"]
         return max(math.ceil(tokens / tokens_per_step), 1) if tokens else None
+
+    @cached_property
+    def draft(self) -> ModelSpec | None:
+        """The draft model that the plan names, or None; raises `SpecError` if it is gone."""
+        name, folder = self["draft_model"], self.saved_plan.specs_folder
+        return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
 
     @cached_property
     def hub_name(self) -> str | None:
@@ -467,7 +473,8 @@ class LaunchTarget:
 
     def table_input(self, job: LaunchJob) -> Quantities:
         """Quantities for the table: of the plan, replaced by those of the target and its rows."""
-        quantities = {**plan_quantities(job, self.table), **self.quantities(job)}
+        quantities = {name: job[name] for name in self.table.parameters}
+        quantities |= self.quantities(job)
         if not job.is_training:  # rows of engines are of each group of servers
             return quantities
         return {**quantities, **write_quantities(self.table, value_lookup(job, quantities))}
@@ -584,11 +591,6 @@ def unreadable_counts(
         or not table.rows_of(name, OptionRole.OMITTED, OptionRole.USUAL)
     ]
     return sorted(names, key=lambda name: not terms[name].is_user_input)
-
-
-def plan_quantities(job: LaunchJob, table: OptionTable) -> MutableQuantities:
-    """Values of the plan for the parameters of a table."""
-    return {name: job[name] for name in table.parameters}
 
 
 def value_lookup(job: LaunchJob, quantities: Quantities) -> ValueLookup:

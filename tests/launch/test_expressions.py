@@ -55,6 +55,9 @@ def evaluate(text: str) -> object:
     [
         ("width * 2 + 1", 17),
         ("width // 3 - -1", 3),
+        ("parts('3,0, 1/2', '0')", 3),
+        ("parts('0,1,')", 2),
+        ("parts(absent)", None),
         ("width / 16", 0.5),
         ("width % 3", 2),
         ("absent or width", 8),

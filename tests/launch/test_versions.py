@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner.launch.read.parsed_launch import ParsedCommand, StatedVersion, version_of
+from planner.launch.read.read_launch import read_launch
 from planner.launch.write.write_launch import translate_request
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
@@ -213,3 +215,19 @@ def test_a_request_of_the_target_keeps_its_release_and_others_get_its_engine() -
     other = translate_request(request, "vllm")
     assert (other.engine, other.engine_version) == ("vLLM", None)
     assert other.settings == request.settings
+
+
+@pytest.mark.parametrize(
+    ("command", "is_told"),
+    [
+        ("python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B", True),
+        ("trtllm-serve meta-llama/Llama-3.1-8B", False),
+    ],
+)
+def test_a_share_in_the_cache_is_asked_where_it_counts(
+    tmp_path: Path, command: str, is_told: bool
+) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"{command}\n")
+    told = " ".join(read_launch(script).answers.notes)
+    assert ("Prefix caching is on" in told) == is_told

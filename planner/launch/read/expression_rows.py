@@ -253,7 +253,8 @@ def user_rows(
     for row in table.expressions:
         if row.role is OptionRole.USER and _holds(row, plan_value, {}):
             value = row.expression.evaluate(plan_value) if row.text else None
-            yield row, None if value is None else format_option_value(value)
+            text = None if value is None else format_option_value(value)
+            yield replace(row, note=_fill(row.note, plan_value)), text
 
 
 def parse_text(value: Any) -> ExpressionValue:

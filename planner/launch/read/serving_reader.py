@@ -533,7 +533,6 @@ class EngineReader:
     switches : options that enable adapters
     host_cache : option that keeps KV cache in host memory
     weights_on_host : option with GiB of each GPU's weights in host memory
-    finds_prefixes : whether prefix caching works with the command's options
     """
 
     name: str
@@ -549,7 +548,6 @@ class EngineReader:
     switches: tuple[str, ...] = ()
     host_cache: str = ""
     weights_on_host: str = ""
-    finds_prefixes: Callable[[OptionReader], bool] = lambda reading: True
 
     @property
     def table(self) -> OptionTable:
@@ -677,7 +675,7 @@ def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: s
         server.values["stream_interval"] = interval
     if copies := parse_size(reading.value("redundant_experts")):
         server.values["redundant_experts"] = copies
-    if reading.value("prefix_caching") == "true" and engine.finds_prefixes(reading):
+    if reading.value("prefix_caching") == "true" and not server.quantities.get("misses_prefixes"):
         server.notes.append(
             "Prefix caching is on: give --prefix-cache-hit-rate, the share of prompt tokens "
             "found in the cache."

@@ -13,14 +13,9 @@ from planner.launch.read.serving_reader import (
     set_drafts,
     with_variables,
 )
-from planner.launch.target import CommandWords, LaunchJob, LaunchTarget, Process, ShellVariable
-from planner.launch.write.server_groups import (
-    DRAFT_MODEL,
-    ServerGroup,
-    load_draft_model,
-    server_quantities,
-)
-from planner.launch.write.serving_writer import ServerCommand, server_hooks
+from planner.launch.target import LaunchJob, LaunchTarget, ShellVariable
+from planner.launch.write.server_groups import ServerGroup, server_quantities
+from planner.launch.write.serving_writer import server_hooks
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
 _TABLE = OptionTable.load("llama-server")
@@ -41,14 +36,14 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         name, _, tag = (path, "", "") if path else repository.partition(":")
         _file_quantities(server, name, tag)
     model, overrides = server.model, reading.text("--override-tensor")
+    gpus = reading.command.resources.num_gpus or reading.command.resources.gpus_per_node
     server.quantities |= {
-        "visible_gpus": _visible_devices(reading),
+        "gpus_of_node": parse_size(gpus.texts[0]) if gpus is not None and gpus.texts else None,
         "slots": parse_size(reading.value("concurrency")),
         "most_requests": parse_size(reading.text(ONGOING)),
         "tool": "".join(reading.command.words[:1]).rpartition("/")[2],
         "has_load": bool(reading.command.benchmark_load),
         "cache": reading.value("kv_cache"),
-        "moves_tensors": overrides is not None,
         "moves_all_experts": overrides is None or _ALL_EXPERTS.fullmatch(overrides) is not None,
     }
     apply_read_rows(reading, _TABLE, server, server.quantities, "inference", model=model)
@@ -75,18 +70,6 @@ def _file_quantities(server: ServerSettings, name: str, tag: str) -> None:
         "names_no_type": weights is None,
         "has_type": weights is not None and weight_type.lower() in (*other_types, weights),
     }
-
-
-def _visible_devices(reading: OptionReader) -> int | None:
-    """Return the number of GPUs from options, environment or scheduler; None if none sets it."""
-    if text := reading.text("--tensor-split") or reading.text("--device"):
-        return len([part for part in re.split(r"[,/]", text) if part.strip() not in ("", "0")])
-    command = reading.command
-    visible = command.environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and visible.texts and visible.texts[0]:
-        return len(visible.texts[0].split(","))
-    gpus = command.resources.num_gpus or command.resources.gpus_per_node
-    return parse_size(gpus.texts[0]) if gpus is not None and gpus.texts else None
 
 
 NAME = "llama-server"
@@ -120,29 +103,12 @@ def _tokenizer(job: LaunchJob) -> str | ShellVariable:
     return job.hub_name or ShellVariable(name="TOKENIZER", meaning=meaning)
 
 
-def _process(server: ServerCommand) -> Process:
-    """Build the llama-server process, with a draft model if the plan drafts tokens."""
-    job = server.worker.job
-    arguments = [*server.start, *server.options]
-    if job["draft_tokens"]:
-        spec = load_draft_model(job)  # GGUF files have no names that are known
-        drafter = "the model that" if spec is None else f"{spec.name}, which"
-        meaning = f"GGUF file of {drafter} drafts"
-        draft_model = ShellVariable(name=DRAFT_MODEL, meaning=meaning)
-        arguments.append(CommandWords(words=("--spec-draft-model", draft_model)))
-    if not job["prefix_cache_hit_rate"] and not job["shared_prefix_tokens"]:
-        note = "the plan has no prefix caching"
-        arguments.append(CommandWords(words=("--no-cache-prompt",), note=note))
-    return server.process(arguments)
-
-
 TARGET = LaunchTarget.of(
     NAME,
     answers=read_settings,
     **server_hooks(
         NAME,
         _worker_quantities,
-        _process,
         model=_model_variable,
         tokenizer=_tokenizer,
         routes_replicas=False,

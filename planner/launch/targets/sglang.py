@@ -52,7 +52,6 @@ _ENGINE = EngineReader(
     switches=("--enable-lora", "--lora-paths"),
     host_cache="--enable-hierarchical-cache",
     weights_on_host="--cpu-offload-gb",
-    finds_prefixes=lambda reading: reading.value("pool") != PREFILL_POOL,
 )
 ONLINE_QUANTIZATION = {"fp8": True}
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"

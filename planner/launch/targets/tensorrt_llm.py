@@ -153,7 +153,6 @@ _ENGINE = EngineReader(
     ),
     prepare=_prepare,
     finish=_finish,
-    finds_prefixes=lambda reading: False,
 )
 
 

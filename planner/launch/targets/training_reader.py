@@ -65,7 +65,7 @@ def _unread_words(table: OptionTable, reading: OptionReader) -> set[str]:
 
 def make_reader_target(
     name: str,
-    merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
+    merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]] | None = None,
     add_settings: SettingsHook = lambda _, __, apply_rows: apply_rows({}),
     format_name: NameFormatter = strip_dashes,
 ) -> LaunchTarget:
@@ -75,7 +75,7 @@ def make_reader_target(
     ----------
     name : name of the target and of its table
     merge_config_files : returns the options of a command or document with those of the file it
-        names, by their names in the table
+        names, by their names in the table; default: those of the command, unknown ones too
     add_settings : adds settings that no row of the table has, and returns the sizes of a model
         without a name; it applies the rows when what they use is set, and may pass quantities to
         them; raises `LaunchError` or `SpecError` if something is not predicted
@@ -85,7 +85,12 @@ def make_reader_target(
 
     def read_settings(reading: OptionReader) -> LaunchSettings:
         """Read the settings of a command and its YAML; report used, ignored and unread options."""
-        options = without_null_keys(merge_config_files(reading.command), table)
+        if merge_config_files is None:
+            options = with_unknown_options(reading.command).options
+            options = {format_name(option): parsed for option, parsed in options.items()}
+        else:
+            options = merge_config_files(reading.command)
+        options = without_null_keys(options, table)
         command = replace(reading.command, options=options, unknown=())
         inner, tool = OptionReader.of(command, table), tool_row(name)
         settings = option_texts(inner, tool["title"])

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 from planner.base.units import ceil_div
-from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
     EngineReader,
     ServerSettings,
@@ -54,7 +53,6 @@ _DOCUMENT_KEYS = {
 }
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
 _OFFLINE = ("LLM", "throughput", "latency", "benchmark_throughput.py", "benchmark_latency.py")
-_V1_ENGINE = (0, 8)
 
 
 def matches_document(values: Mapping[str, object]) -> bool:
@@ -80,13 +78,6 @@ def _set_uneven_stages(server: ServerSettings, stages: int) -> None:
             f"{_PARTITION} gives the stages {', '.join(map(str, layers))} layers: memory and the "
             f"slowest stage are those of {max(layers)} layers."
         )
-
-
-def _finds_prefixes(reading: OptionReader) -> bool:
-    """Whether prefix caching works: before 0.8 only where an option says so."""
-    version = version_of("vllm", reading.command)
-    is_on_by_default = version is None or version.parts >= _V1_ENGINE
-    return is_on_by_default or reading.has("--enable-prefix-caching")
 
 
 def _assume_batch(server: ServerSettings, _: ModelSpec | None, __: int) -> None:
@@ -135,7 +126,6 @@ _ENGINE = EngineReader(
     switches=("--enable-lora",),
     host_cache="--kv-offloading-size",
     weights_on_host="--cpu-offload-gb",
-    finds_prefixes=_finds_prefixes,
 )
 # Online quantization, and whether it covers all matrices or only experts.
 ONLINE_QUANTIZATION = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}

@@ -47,18 +47,9 @@ DRAFT_MODEL = "DRAFT_MODEL"
 HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
 
 
-def load_draft_model(job: LaunchJob) -> ModelSpec | None:
-    """Load the draft model of speculative decoding from the plan; None if the plan names none.
-
-    Raises `SpecError`: the model does not exist any more.
-    """
-    name, folder = job["draft_model"], job.saved_plan.specs_folder
-    return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
-
-
 def draft_model_argument(job: LaunchJob) -> str | ShellVariable:
     """Return the draft model for a command: an ORG/NAME, or a variable that the user must set."""
-    spec = load_draft_model(job)
+    spec = job.draft
     if spec is None:
         return ShellVariable(
             name=DRAFT_MODEL, meaning="folder or ORG/NAME of the model that drafts"
@@ -169,7 +160,7 @@ class ServerGroup:
     def draft(self) -> ModelSpec | None:
         """The draft model: named in the plan, or heads of the model; else None."""
         method = DraftMethod(self.job["draft_method"] or "")
-        return load_draft_model(self.job) or head_of(self.job.model, method)
+        return self.job.draft or head_of(self.job.model, method)
 
     @property
     def redundant_experts(self) -> int:

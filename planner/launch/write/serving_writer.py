@@ -25,6 +25,7 @@ from planner.launch.target import (
     LaunchOutputFile,
     Process,
     ShellVariable,
+    user_arguments,
 )
 from planner.launch.write.benchmark import length_notes, serving_benchmark
 from planner.launch.write.server_groups import (
@@ -287,7 +288,7 @@ def server_hooks(
     name: str,
     quantities: Callable[[ServerGroup], Quantities] | None = None,
     process: Callable[[ServerCommand], Process] = lambda server: server.process(
-        [*server.start, *server.options]
+        [*server.start, *server.options, *user_arguments(server.engine, server.worker.job)]
     ),
     router: Callable[[tuple[ServerCommand, ...]], Sequence[Process]] = lambda servers: (),
     *,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from serving_trip import found, value_of
 
 from planner.errors import LaunchError
 from planner.launch.read.parsed_launch import ParsedCommand
-from planner.launch.target import LaunchJob
+from planner.launch.read.read_launch import read_launch
+from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets.llama_server import TARGET
 from planner.question.request import Request
 from planner.workloads.make_plan import evaluate, make_single_plan
@@ -142,3 +144,27 @@ def test_more_slots_than_it_has_are_refused() -> None:
     TARGET.make_draft(planned(concurrency=256))
     with pytest.raises(LaunchError, match="--set concurrency=256"):
         TARGET.make_draft(planned(concurrency=257))
+
+
+@pytest.mark.parametrize(
+    ("option", "number"), [("--tensor-split 3,0,1", 2), ("--device CUDA0,CUDA1,CUDA2", 3)]
+)
+def test_gpus_with_a_share_are_used(tmp_path: Path, option: str, number: int) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"CUDA_VISIBLE_DEVICES=0,1,2,3 llama-server -m a-8B-Q8_0.gguf {option}\n")
+    assert read_launch(script).values["num_gpus"] == number
+
+
+def test_the_file_that_drafts_is_the_planned_model() -> None:
+    asked = {"workload": "inference", "engine": "llama.cpp", "gpu": "h100-sxm", "draft_tokens": 3}
+    for name, meaning in (
+        (None, "GGUF file of the model that drafts"),
+        ("llama-3.2-1b", "GGUF file of Llama 3.2 1B, which drafts"),
+    ):
+        job = job_of(model="llama-3.1-8b", num_gpus=1, settings={}, draft_model=name, **asked)
+        assert job is not None
+        (serve,) = TARGET.make_draft(job).processes
+        words = [word for argument in serve.arguments for word in argument.words]
+        variable = words[words.index("--spec-draft-model") + 1]
+        assert isinstance(variable, ShellVariable)
+        assert (variable.name, variable.meaning) == ("DRAFT_MODEL", meaning)

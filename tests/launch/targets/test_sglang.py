@@ -11,7 +11,7 @@ from round_trip import job_of, serving_jobs, stated
 from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
 
 from planner.errors import LaunchError
-from planner.launch.read.parsed_launch import JobResources
+from planner.launch.read.parsed_launch import JobResources, ParsedCommand
 from planner.launch.target import LaunchJob
 from planner.launch.targets.sglang import TARGET
 
@@ -204,3 +204,12 @@ def test_flags_and_a_launch_file_have_the_same_step(gpu: str, ranks: int) -> Non
         TARGET.read_settings(asked).values["max_num_batched_tokens"]
         == job["max_num_batched_tokens"]
     )
+
+
+@pytest.mark.parametrize("pool", ["prefill", "decode"])
+def test_a_share_in_the_cache_is_asked_of_decode_workers(pool: str) -> None:
+    texts = {"--model-path": "meta-llama/Llama-3.1-8B", "--disaggregation-mode": pool}
+    options = {name: stated(name, text) for name, text in texts.items()}
+    command = ParsedCommand(target="sglang", name="x", text="", options=options)
+    told = " ".join(TARGET.read_settings(command).notes)
+    assert ("Prefix caching is on" in told) == (pool == "decode")
