@@ -214,7 +214,7 @@ def pods_of(document: YamlValue, kind: str) -> Iterator[Container]:
             passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
             worker_role = kind_of_worker if kind_of_worker in _ROLES else role if passes else ""
             lacks_gpu = (
-                resources.gpus_per_node is None and gpu is None and _asks_no_device(section, pod)
+                resources.gpus_per_node is None and gpu is None and _lacks_devices(section, pod)
             )
             yield replace(
                 container,
@@ -225,7 +225,7 @@ def pods_of(document: YamlValue, kind: str) -> Iterator[Container]:
             )
 
 
-def _asks_no_device(section: YamlValue, pod: YamlValue) -> bool:
+def _lacks_devices(section: YamlValue, pod: YamlValue) -> bool:
     """Whether a container asks for CPUs or memory and for no device, by any way to get one.
 
     Source: kubernetes.io, tasks/manage-gpus/scheduling-gpus and, of claims, dynamic resource
@@ -234,8 +234,12 @@ def _asks_no_device(section: YamlValue, pod: YamlValue) -> bool:
     resources = section.get("resources")
     names = [name for group in _GROUPS_OF_RESOURCES for name, _ in resources.get(group).items()]
     others = (resources.get("claims"), pod.get("runtimeClassName"), pod.get("resourceClaims"))
-    is_given = any(value.node is not None for value in others)
-    return bool(names) and not is_given and not any("/" in name or "gpu" in name for name in names)
+    has_other_way = any(value.node is not None for value in others)
+    return (
+        bool(names)
+        and not has_other_way
+        and not any("/" in name or "gpu" in name for name in names)
+    )
 
 
 def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
