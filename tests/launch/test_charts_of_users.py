@@ -40,7 +40,7 @@ def _read(folder: Path, name: str, text: str) -> ImportedLaunch:
         "model: Qwen/Qwen3-8B",
         "model: {name: Qwen/Qwen3-8B, quantization: ''}",
         "vllm: {modelId: Qwen/Qwen3-8B}",
-        "server: {extraArgs: [--model, Qwen/Qwen3-8B]}",
+        "server: {extraArgs: [--model, Qwen/Qwen3-8B]}\nmodel: {name: served}",
     ],
 )
 @pytest.mark.parametrize(
@@ -56,6 +56,8 @@ def test_a_chart_of_users_is_read_by_keys_named_as_options(
 
     assert found.values["model"] == "Qwen/Qwen3-8B"
     assert found.values["tensor_parallel"] == 2
+    assert found.values["enforce_eager"] is True
+    assert found.command.resources.gpus_per_node is not None
     assert int(found.values["max_model_len"]) == 8192
     assert found.command.resources.copies is not None
     assert found.command.resources.copies.single == "3"
@@ -156,3 +158,16 @@ def test_llama_cpp_allocates_the_cache_of_its_context(planner: Command, tmp_path
     out = planner("estimate", "--from", script, "--gpu", "rtx-4090-24gb").out
 
     assert "kv cache 16.0" in out
+
+
+@pytest.mark.parametrize("option", ["--device npu", "--attention-backend ascend"])
+def test_options_of_ascend_are_no_gpu_of_nvidia(
+    planner: Command, tmp_path: Path, option: str
+) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"python3 -m sglang.launch_server --model-path Qwen/Qwen3-8B {option}\n")
+
+    done = planner("estimate", "--from", script)
+
+    assert "not for ascend-910b-64gb of Huawei" in done.err
+    assert "--engine, such as vllm" in done.err

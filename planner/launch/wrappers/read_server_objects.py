@@ -309,21 +309,16 @@ def _of_chart(values: YamlValue) -> Iterator[Container]:
     options: list[Word] = []
     for option in option_aliases("chart values").values():
         value = leaves.get(option.removeprefix("--"), YamlValue.nothing(values))
-        if value.text == "true":
-            options.append(plain_word(option, value.line))
-        elif value.text not in (None, "false"):
+        if value.text not in (None, "false"):
             options += (plain_word(option, value.line), word_at(value.pieces, value))
     options += words_at(*(section.get(key) for section in sections for key in _ARGUMENTS))
-    names = {word.begins.partition("=")[0] for word in options}
     models = [values.get("model", key) for key in _MODEL_KEYS]
     models += [section.get(key) for section in sections for key in _MODEL_KEYS[:3]]
     model = next((value for value in models if value.text), None)
-    words = plain_words("vllm serve", values.line)
-    if model is not None and "--model" not in names:
-        words = vllm_words(model, (), values.line)
+    words = [] if model is None else [word_at(model.pieces, model)]
     copies = next((values.get(key) for key in _COPIES if values.get(key).text), None)
     yield Container(
-        words=program_of(f"{image}:", [*words[2:], *options], values.line),
+        words=program_of(image, [*words, *options], values.line),
         environment=environment_at(values.get("env")),
         resources=JobResources(
             gpu=gpu_of_nodes(values),
