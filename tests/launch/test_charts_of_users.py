@@ -171,3 +171,12 @@ def test_options_of_ascend_are_no_gpu_of_nvidia(
 
     assert "not for ascend-910b-64gb of Huawei" in done.err
     assert "--engine, such as vllm" in done.err
+
+
+@pytest.mark.parametrize(("replicas", "is_doubt"), [("${REPLICAS}", True), ("2", False)])
+def test_copies_from_outside_are_a_doubt(tmp_path: Path, replicas: str, is_doubt: bool) -> None:
+    text = POD.format(resources="resources: {limits: {nvidia.com/gpu: 1}}")
+
+    found = _read(tmp_path, "pod.yaml", text.replace("spec:", f"spec:\n  replicas: {replicas}", 1))
+
+    assert (f"replicas {replicas}" in undecided_options(found)) == is_doubt

@@ -221,7 +221,11 @@ def pods_of(document: YamlValue, kind: str) -> Iterator[Container]:
                 resources=resources,
                 is_follower=is_follower,
                 role=worker_role,
-                doubts=(*container.doubts, *("resources without a GPU",) * lacks_gpu),
+                doubts=(
+                    *container.doubts,
+                    *("resources without a GPU",) * lacks_gpu,
+                    *(f"replicas {copies.text}",) * (not (copies.text or "1").isdecimal()),
+                ),
             )
 
 
