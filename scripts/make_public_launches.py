@@ -67,9 +67,10 @@ file; most are users' own programs. In the tenth and eleventh, a search for 34 p
 `slurm/vllm.sbatch` gives the first one to three repositories with a stored copy. The twelfth does
 so with 40 paths and 2 searches for tools that were rare before: Megatron, NeMo, TensorRT-LLM,
 LMDeploy, SGLang, Dynamo, ms-swift and verl. The thirteenth and fourteenth take the first one or two
-files of 24 searches for what start scripts contain, and of 14 paths. From the tenth on, files are
-read inside the repository. Before, most were read alone. Of the last two draws, a file that names
-no other is read alone. No repository is in two draws. A few files
+files of 24 searches for what start scripts contain, and of 14 paths. The fifteenth takes the first
+files of 17 such searches and of 7 paths. From the tenth on, files are read inside the repository.
+Before, most were read alone. Files of the fifteenth draw, and those of the two before it that name
+no other file, are read alone. No repository is in two draws. A few files
 that do not start a model stayed in as files to refuse. Each right reading was written down from the
 text of the file before it was run.
 
@@ -102,7 +103,7 @@ of `planner/launch/options/`.
 _OUTCOMES = ("right", "one word", "partial", "rightly refused", "wrongly refused", "wrong")
 _ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
-    *("tenth", "eleventh", "twelfth", "thirteenth", "fourteenth"),
+    *("tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth"),
 )
 _RUNS = ("before", "unseen", "now")
 _FIRST_UNSEEN = 2

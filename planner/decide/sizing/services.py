@@ -129,8 +129,9 @@ def read_services(
     folder = Path() if isinstance(source, Mapping) else Path(source).parent
     table = source if isinstance(source, Mapping) else read_toml(Path(source))
     table_names = (SERVICES, JOBS, STOCK, _SETTINGS)
+    place = "" if isinstance(source, Mapping) else f"{source}: "
     errors = [
-        f"Unknown table [{name}].{did_you_mean(name, table_names)}"
+        f"{place}Unknown table [{name}].{did_you_mean(name, table_names)}"
         for name, value in table.items()
         if isinstance(value, Mapping) and name not in table_names
     ]
@@ -139,7 +140,8 @@ def read_services(
     tables = _mapping(table.get(SERVICES))
     if not tables or not all(isinstance(answers, Mapping) for answers in tables.values()):
         raise SearchSpaceError(
-            f"Give a table for each service, such as [{SERVICES}.chat] with model and request_rate."
+            f"{place}Give a table for each service, such as [{SERVICES}.chat] with model and "
+            "request_rate."
         )
     if len(tables) > MOST_SERVICES:
         raise SearchSpaceError(f"At most {MOST_SERVICES} services share GPUs, not {len(tables)}.")

@@ -164,12 +164,17 @@ def serving_memory(inputs: ServingInputs, configurations: ServingConfigurations)
         inputs, c, weights + adapters, reserved, caches
     )
     size, held_caches = capacity.size, capacity.shared + capacity.sequence * c.concurrency
+    kv_cache = np.minimum(held_caches, np.maximum(size, capacity.longest))
+    if inputs.engine.scheduler.slots and lengths.max_model_len is not None:
+        # ggml-org/llama.cpp, src/llama-kv-cache.cpp: the cells of the context, at the start.
+        slots = c.concurrency / c.attention_data_parallel
+        kv_cache = np.maximum(kv_cache, _checked_bytes(inputs, c, lengths.max_model_len) * slots)
     offloaded = total_weights * c.weight_offload
     on_host = _capacity_of_device(inputs.machine.host_memory - offloaded, caches, c, c.kv_offload)
     return ServingMemory(
         weights=weights,
         adapters=adapters,
-        kv_cache=np.minimum(held_caches, np.maximum(size, capacity.longest)),
+        kv_cache=kv_cache,
         activations=activations,
         reserved=reserved,
         room=capacity,

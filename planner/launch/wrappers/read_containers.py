@@ -58,6 +58,7 @@ _GPU_LIMITS = (
     *("google.com/tpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"),
     *("huawei.com/Ascend910", "huawei.com/ascend-1980"),
 )
+_GROUPS_OF_RESOURCES = ("limits", "requests")
 _GPU_KINDS = (
     *("cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator"),
     *("nvidia.com/gpu.product", "amd.com/gpu.product-name", "karpenter.k8s.aws/instance-gpu-name"),
@@ -212,7 +213,37 @@ def pods_of(document: YamlValue, kind: str) -> Iterator[Container]:
             )
             passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
             worker_role = kind_of_worker if kind_of_worker in _ROLES else role if passes else ""
-            yield replace(container, resources=resources, is_follower=is_follower, role=worker_role)
+            lacks_gpu = (
+                resources.gpus_per_node is None and gpu is None and _lacks_devices(section, pod)
+            )
+            yield replace(
+                container,
+                resources=resources,
+                is_follower=is_follower,
+                role=worker_role,
+                doubts=(
+                    *container.doubts,
+                    *("resources without a GPU",) * lacks_gpu,
+                    *(f"replicas {copies.text}",) * (not (copies.text or "1").isdecimal()),
+                ),
+            )
+
+
+def _lacks_devices(section: YamlValue, pod: YamlValue) -> bool:
+    """Whether a container asks for CPUs or memory and for no device, by any way to get one.
+
+    Source: kubernetes.io, tasks/manage-gpus/scheduling-gpus and, of claims, dynamic resource
+    allocation. Names of devices have a domain; a runtime class may give all of the node.
+    """
+    resources = section.get("resources")
+    names = [name for group in _GROUPS_OF_RESOURCES for name, _ in resources.get(group).items()]
+    others = (resources.get("claims"), pod.get("runtimeClassName"), pod.get("resourceClaims"))
+    has_other_way = any(value.node is not None for value in others)
+    return (
+        bool(names)
+        and not has_other_way
+        and not any("/" in name or "gpu" in name for name in names)
+    )
 
 
 def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
@@ -389,7 +420,7 @@ def _devices(section: YamlValue) -> ParsedOption | None:
 
 def gpu_limit(container: YamlValue, section: str = "resources") -> ParsedOption | None:
     """Return the GPUs in a container's limits, else in its requests; None if in neither."""
-    for group in ("limits", "requests"):
+    for group in _GROUPS_OF_RESOURCES:
         for key in _GPU_LIMITS:
             if (option := container.get(section, group, key).option_text(key)) is not None:
                 return option

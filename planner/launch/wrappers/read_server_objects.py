@@ -57,6 +57,9 @@ _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 _IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
 _ALGORITHMS = {"fp8": "FP8", "fp4": "NVFP4"}
 _KINDS = ("prefill", "decode")
+_BETWEEN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_MODEL_KEYS = ("modelId", "modelName", "model", "id", "repository", "name", "path", "uri")
+_ARGUMENTS, _COPIES = ("args", "extraArgs"), ("replicaCount", "replicas")
 _TORCHTUNE_GPUS = 2
 _ADAPTED, _QUANTIZED = "model.lora_attn_modules", "model.quantize_base"
 
@@ -115,6 +118,7 @@ def _containers(text: str, name: str) -> Iterator[Container]:
         else:
             for spec in document.get("servingEngineSpec", "modelSpec").entries():
                 yield _of_values(spec)
+            yield from _of_chart(document)
 
 
 def _servers(document: YamlValue) -> Iterator[Container]:
@@ -284,6 +288,45 @@ def _of_values(section: YamlValue) -> Container:
         ),
         role=option_aliases("lmcache").get(kind, ""),
         line=section.line,
+    )
+
+
+def _of_chart(values: YamlValue) -> Iterator[Container]:
+    """Yield the vLLM server of a chart's values, by its image and by keys named as options are.
+
+    The chart's templates decide what the keys do, so that they are a doubt.
+    """
+    image = values.get("image", "repository").text or ""
+    if not any(part in image for part, each in option_aliases("image").items() if "vllm" in each):
+        return
+    sections = [values, *(value for _, value in values.items() if value.is_mapping)]
+    leaves = {
+        _BETWEEN_WORDS.sub("-", key).lower().replace("_", "-"): value
+        for section in sections
+        for key, value in section.items()
+        if value.text
+    }
+    options: list[Word] = []
+    for option in option_aliases("chart values").values():
+        value = leaves.get(option.removeprefix("--"), YamlValue.nothing(values))
+        if value.text not in (None, "false"):
+            options += (plain_word(option, value.line), word_at(value.pieces, value))
+    options += words_at(*(section.get(key) for section in sections for key in _ARGUMENTS))
+    models = [values.get("model", key) for key in _MODEL_KEYS]
+    models += [section.get(key) for section in sections for key in _MODEL_KEYS[:3]]
+    model = next((value for value in models if value.text), None)
+    words = [] if model is None else [word_at(model.pieces, model)]
+    copies = next((values.get(key) for key in _COPIES if values.get(key).text), None)
+    yield Container(
+        words=program_of(image, [*words, *options], values.line),
+        environment=environment_at(values.get("env")),
+        resources=JobResources(
+            gpu=gpu_of_nodes(values),
+            gpus_per_node=gpu_limit(values),
+            copies=copies.option_text("replicas") if copies is not None else None,
+        ),
+        line=values.line,
+        doubts=("the templates of its chart",),
     )
 
 

@@ -368,7 +368,11 @@ def _unwrap_wrapper(
                 more, rest = parse_wrapper(program, rest)
                 options = [*options, *more]
             rest = _from_image(options, rest)
-            volumes = [word.text or "" for name, word in options if word and name in _VOLUMES]
+            volumes = [
+                "".join(piece.text for piece in word.pieces if not piece.unknown)
+                for name, word in options
+                if word and name in _VOLUMES
+            ]
             mounts = [
                 (part[1], part[0]) for part in (text.split(":") for text in volumes) if part[1:]
             ]

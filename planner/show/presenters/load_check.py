@@ -33,6 +33,7 @@ from planner.workloads.make_plan import Plan
 if TYPE_CHECKING:
     from planner.estimators.inference.batch_share import ServingInputs
     from planner.estimators.inference.replica_simulation import PrefixCache
+    from planner.specs.engine import EngineMemory
 
 SHARES = (0.5, 0.9, 0.99)
 LATENCIES = terms_about("latency", "serve")
@@ -181,11 +182,14 @@ _MIN_SHOWN_PREEMPTION = 0.01
 _SHOWN_DIFFERENCE = 0.2
 
 
-def start_pairs(row: Row, *, shortens: bool = False) -> dict[str, str]:
+def start_pairs(row: Row, memory: EngineMemory | None = None) -> dict[str, str]:
     """Return weights and KV cache per GPU as the engine logs them; empty without a cache.
 
-    ``shortens``: the engine shortens its longest request to the size of the cache.
+    ``memory`` is that of the engine. One without an option for its share of the memory, such as
+    llama.cpp, allocates the cache of its context alone: what is left says nothing of its log.
     """
+    if memory is not None and memory.memory_share is None:
+        return {}
     max_requests, tokens = number_of(row, "max_concurrency"), number_of(row, "kv_cache_tokens")
     if not math.isfinite(max_requests) or not max_requests:
         return {}
@@ -199,7 +203,7 @@ def start_pairs(row: Row, *, shortens: bool = False) -> dict[str, str]:
             f"{max_requests:,.2f}x for {format_count(tokens / max_requests)} tokens per request"
         ),
     }
-    if shortens and max_requests < 1:
+    if memory is not None and memory.shortens_longest and max_requests < 1:
         longest = f"{format_count(tokens)} tokens, as the cache holds no more"
         pairs["longest request"] = longest
     return pairs

@@ -303,7 +303,7 @@ def log_line(plan: Plan, row: Row) -> str:
     """Return what the user's log shows: weights and KV cache of an engine, or parts of the peak."""
     inputs = plan.source_of(row).inputs
     if isinstance(inputs, ServingInputs):
-        pairs = start_pairs(row, shortens=inputs.engine.memory.shortens_longest)
+        pairs = start_pairs(row, inputs.engine.memory)
         if pairs:
             texts = (f"{name} {value}" for name, value in pairs.items())
             return f"At start the engine logs: {', '.join(texts)}."

@@ -72,9 +72,7 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
         requests = format_count(num_requests)
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
-    if start := start_pairs(
-        row, shortens=candidates.inputs.engine.memory.shortens_longest
-    ):  # to compare
+    if start := start_pairs(row, candidates.inputs.engine.memory):  # to compare
         yield Title(text="Values in the engine's log")
         yield KeyValues(pairs=start)
     yield Title(text="Speed")

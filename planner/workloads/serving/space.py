@@ -678,9 +678,10 @@ def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
     """Refuse a GPU for which the engine has no kernels."""
     gpu, engine = place.machine.gpu, scene.profile
     if engine.vendors and gpu.vendor not in engine.vendors:
+        other = "llama-cpp" if gpu.vendor == "Apple" else "vllm"
         raise SearchSpaceError(
-            f"{engine.name} has kernels for GPUs of {' and '.join(engine.vendors)}, not for "
-            f"{gpu.name} of {gpu.vendor}: choose another --engine."
+            f"{engine.name} has kernels for GPUs of {', '.join(engine.vendors)}, not for "
+            f"{gpu.name} of {gpu.vendor}: choose another --engine, such as {other}, or --gpu."
         )
     if gpu.architecture in engine.without_architectures:
         raise SearchSpaceError(
