@@ -58,9 +58,12 @@ def untrained_bytes(
     """Return bytes of untrained weights on one GPU: frozen base weights or a reference model."""
     if inputs.workload.is_frozen:
         return frozen_bytes(inputs, c, parameters, stage)
+    num_bytes = np.zeros(())
+    if inputs.workload.trains_part:
+        num_bytes = reference_bytes(inputs, c, parameters.untrained, stage)
     if inputs.workload.keeps_reference:
-        return reference_bytes(inputs, c, parameters, stage)
-    return np.zeros(())
+        num_bytes = num_bytes + reference_bytes(inputs, c, parameters, stage)
+    return num_bytes
 
 
 def reference_bytes(
@@ -420,7 +423,7 @@ def _activations(
     c: TrainingConfigurations, parameters: StageParameters, stage: int, saved: list[FloatArray]
 ) -> FloatArray:
     """Return activation bytes of a stage for all its micro-batches in flight on one GPU."""
-    counts = parameters.layers.counts[stage]
+    counts = parameters.trained.layers.counts[stage]
     in_flight = _in_flight(c, parameters.layers.ranks[stage])
     per_micro_batch = add(count * num_bytes for count, num_bytes in zip(counts, saved, strict=True))
     return per_micro_batch * in_flight
