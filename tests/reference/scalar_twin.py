@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from scalar_activations import kept_bytes, rebuilt_experts, repeated_layers
+from scalar_activations import kept_bytes, rebuilt_experts, repeated_layers, ring_peak
 from scalar_adapters import (
     frozen,
     frozen_counts,
@@ -358,7 +358,8 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
     rebuilt["selective"] = max(at_a_time, default=0)
     working = largest / 4 + rebuilt.get(layout.recompute, 0)
     working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0
-    working += input_bytes
+    rings = [ring_peak(world, layout, group) for group in held]
+    working = max(working, *rings) + input_bytes
     whole = _states(world, layout, stage) | {
         "communication_buffers": buffers(world, layout, stage),
         "reserved": reserved(world),
