@@ -74,7 +74,7 @@ class Request:
     epochs : times that each sample is trained; default: 1
     max_steps : optimizer steps of the run
     dropout : whether training uses dropout; its masks take memory
-    trained_layers : last layers that are trained or have adapters; 0: all, and embedding and logits
+    trained_layers : last layers that are trained or have adapters; 0: all layers
     pipeline_layout : layers of each pipeline chunk as Megatron-Core writes them, or their numbers:
         ``"7,8,8,7"``
     mtp_num_layers : modules of multi-token prediction to train; default: as published, none with an

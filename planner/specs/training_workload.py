@@ -150,8 +150,8 @@ class TrainingWorkload(AdapterSetup):
         `sequences_per_sample`
     total_tokens : tokens of the run
     dropout : dropout masks are kept
-    trained_layers : last layers that are trained, or have the adapters; 0: all layers, and all ends
-        that the adapter leaves
+    trained_layers : last layers that are trained or have adapters; all other weights are frozen;
+        0: all layers
     pipeline_layout : layers of each pipeline chunk as Megatron-Core writes them, or their numbers;
         empty: as the framework splits them
     padding : how samples fill sequences
