@@ -555,6 +555,8 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
         ("num_hidden_layers", "pipeline_parallel x virtual_pipeline cannot exceed the layers, or "
          "with virtual_pipeline > 1 the layers, the embedding and the loss; some frameworks need "
          "equal chunks", _layers),
+        ("trained_layers", "trained_layers needs pipeline_parallel 1",
+         lambda c, context: (c.pipeline_parallel > 1) & (context.workload.trained_layers > 0)),
         ("virtual_pipeline", "virtual_pipeline > 1 needs pipeline_parallel > 1 and an interleaved "
          "schedule",
          lambda c, context: np.asarray((c.virtual_pipeline > 1) & (

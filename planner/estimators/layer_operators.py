@@ -297,6 +297,8 @@ def _serving_vocabulary_reduce(
 def _is_frozen(share: MicroBatchShare, op: ops.LayerOperator) -> bool:
     """Return whether an operator's weights get no gradient (base weights under LoRA)."""
     workload, ends = share.inputs.workload, (ParameterPart.EMBEDDING, ParameterPart.LOGITS)
+    if workload.trains_part:
+        return op.holder in ends
     return workload.is_frozen and not (workload.saves_ends and op.holder in ends)
 
 

@@ -204,6 +204,8 @@ def frozen_tower_bytes(
     tower = tower_of(inputs)
     if tower is None or not inputs.workload.freezes_tower or inputs.workload.is_frozen:
         return np.zeros(())
+    if inputs.workload.trains_part:  # among the frozen weights of its stage
+        return np.zeros(())
     num_parameters = np.where(parameters.is_first[stage], float(tower_parameters(tower)), 0.0)
     sharded_from = ZeroStage(inputs.framework.states.weights_sharded_from)
     return sharded(c, sharded_from, ((num_parameters, SIXTEEN_BIT_BYTES, parameters.dense_group),))

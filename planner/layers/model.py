@@ -7,6 +7,10 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.base.arrays import FloatArray
 from planner.base.enums import PositionEmbedding
 from planner.base.records import record
 from planner.layers.attention import attention_block
@@ -39,7 +43,7 @@ from planner.layers.operators import (
     columns,
     even_columns,
 )
-from planner.specs.model import AudioTower, LayerGroup, ModelSpec, VisionTower
+from planner.specs.model import AudioTower, LayerGroup, ModelSpec, Placement, VisionTower
 
 
 def embedding(model: ModelSpec) -> Iterator[LayerOperator]:
@@ -426,3 +430,37 @@ def tower_parameters(tower: Tower) -> int:
         group.num_hidden_layers * layer_parameters(h, group).total for group in tower.layer_groups
     )
     return embedding + layers + tower.projector_parameters
+
+
+def layer_kinds(groups: tuple[LayerGroup, ...]) -> NDArray[np.int64]:
+    """Return the group index of each layer by depth; interleaved groups alternate evenly."""
+    depth: list[tuple[float, int]] = []
+    start = 0.0
+    spread = [g.num_hidden_layers for g in groups if g.placement is Placement.INTERLEAVED]
+    for index, group in enumerate(groups):
+        n = group.num_hidden_layers
+        if group.placement is Placement.INTERLEAVED:
+            depth += [(1e9 + (i + 0.5) / n * sum(spread), index) for i in range(n)]
+        else:
+            depth += [(start + i, index) for i in range(n)]
+            start += n
+    return np.array([index for _, index in sorted(depth)])
+
+
+def trained_shares(model: ModelSpec, trained_layers: int) -> FloatArray:
+    """Return the share of each group's layers among the last ``trained_layers``; 0: all of them.
+
+    Only these are trained or have adapters [1]_ [2]_: the backward pass ends there, and the layers
+    before keep nothing for it.
+
+    References
+    ----------
+    .. [1] ml-explore/mlx-lm at 0304b28, mlx_lm/lora.py: train_model unfreezes or adapts the last
+       num_layers.
+    .. [2] hiyouga/LLaMA-Factory at 01d87b8, src/llamafactory/model/adapter.py:
+       _setup_freeze_tuning.
+    """
+    kinds = layer_kinds(model.layer_groups)
+    counts = np.bincount(kinds, minlength=len(model.layer_groups))
+    trained = np.bincount(kinds[-trained_layers:], minlength=len(counts))
+    return np.asarray(trained / np.maximum(counts, 1))

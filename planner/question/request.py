@@ -74,6 +74,7 @@ class Request:
     epochs : times that each sample is trained; default: 1
     max_steps : optimizer steps of the run
     dropout : whether training uses dropout; its masks take memory
+    trained_layers : last layers that are trained or have adapters; 0: all layers
     pipeline_layout : layers of each pipeline chunk as Megatron-Core writes them, or their numbers:
         ``"7,8,8,7"``
     mtp_num_layers : modules of multi-token prediction to train; default: as published, none with an
@@ -217,6 +218,7 @@ class Request:
     epochs: float | None = None
     max_steps: int | None = None
     dropout: bool = False
+    trained_layers: int = 0
     pipeline_layout: str | None = None
     mtp_num_layers: int | None = None
     adapter: str | tuple[str, ...] = "none"

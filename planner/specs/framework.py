@@ -232,6 +232,7 @@ class Memory:
         ``selective_share``
     sharded_copies : memory of the backward pass of a layer with sharded weights over that with
         unsharded weights, as streams free memory late
+    gathers_ring : ranks of a context-parallel ring gather all keys and values at once
     optimizer_temporary : temporary memory of the optimizer step [bytes/parameter], sharded as its
         states
     step_gradients : copies of gradients in the optimizer step [bytes/parameter], with any
@@ -263,6 +264,7 @@ class Memory:
     remade: tuple[str, ...] = ()
     selective_dropped: Share | None = None
     sharded_copies: Ratio = 1.0
+    gathers_ring: bool = False
     optimizer_temporary: BytesOrZero = 0.0
     step_gradients: BytesOrZero = 0.0
     reduce_bucket_size: Numbers = 0.0

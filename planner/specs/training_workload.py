@@ -150,6 +150,8 @@ class TrainingWorkload(AdapterSetup):
         `sequences_per_sample`
     total_tokens : tokens of the run
     dropout : dropout masks are kept
+    trained_layers : last layers that are trained or have adapters; all other weights are frozen;
+        0: all layers
     pipeline_layout : layers of each pipeline chunk as Megatron-Core writes them, or their numbers;
         empty: as the framework splits them
     padding : how samples fill sequences
@@ -170,6 +172,7 @@ class TrainingWorkload(AdapterSetup):
     global_batch_size: Annotated[int, Interval(ge=1, le=100_000_000)]
     total_tokens: Annotated[float, Interval(gt=0, lt=1e18)]
     dropout: bool = False
+    trained_layers: Annotated[int, Interval(ge=0, le=100_000)] = 0
     pipeline_layout: str = ""
     padding: Padding = Padding.PACKED
     mean_sample_length: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
@@ -189,7 +192,12 @@ class TrainingWorkload(AdapterSetup):
     @property
     def freezes_tower(self) -> bool:
         """Whether the vision tower and its projector are frozen; with adapters they always are."""
-        return self.is_frozen or bool(self.freeze_vision_tower)
+        return self.is_frozen or self.trains_part or bool(self.freeze_vision_tower)
+
+    @property
+    def trains_part(self) -> bool:
+        """Whether the last layers are trained in full, and the other weights are frozen."""
+        return self.trained_layers > 0 and not self.is_frozen
 
     @property
     def sequences_per_sample(self) -> int:
@@ -209,7 +217,7 @@ class TrainingWorkload(AdapterSetup):
     @property
     def keeps_untrained(self) -> bool:
         """Whether there are weights that stay as they are."""
-        return self.is_frozen or self.keeps_reference
+        return self.is_frozen or self.trains_part or self.keeps_reference
 
     @property
     def prompt_tokens(self) -> int:

@@ -53,6 +53,7 @@ def _first(values: dict[str, Any], context: dict[str, Any]) -> str | None:
 # A rule, the configuration that breaks it, the nearest that does not, what they are judged by.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("input_bits", {"fc2_input_bits": 64}, {"fc2_input_bits": 8}, {}),
+    ("trained_layers", STAGES, {"num_gpus": 4, "global_batch_size": 4}, {"trained_layers": 2}),
     (
         "recompute_modules",
         {"recompute_modules": 4},

@@ -7,8 +7,12 @@ import pytest
 
 import planner
 from planner.base.units import GIB
-from planner.errors import SearchSpaceError
-from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
+from planner.errors import SearchSpaceError, SpecError
+from planner.estimators.training.flops import (
+    adapter_parameter_count,
+    matmul_parameters,
+    model_flops_per_token,
+)
 from planner.estimators.training.training_estimate import Estimate
 from planner.formulas.memory import NF4_BYTES
 from planner.question.request import Request
@@ -35,6 +39,54 @@ def total(estimate: Estimate, part: str) -> float:
 
 def seconds(estimate: Estimate) -> float:
     return float(np.ravel(estimate.step_time)[0])
+
+
+def test_adapters_of_the_last_layers_are_counted_as_mlx_lm_does() -> None:
+    """Its log of Mistral 7B with 16 layers, rank 8: "Trainable parameters: 0.024% (1.704M/..."."""
+    of_16, of_all = (
+        tuned(
+            model="mistral-7b",
+            adapter="lora",
+            lora_rank=8,
+            lora_targets="query_value",
+            trained_layers=layers,
+        )
+        for layers in (16, 0)
+    )
+    assert adapter_parameter_count(of_16.inputs) == 1_703_936
+    assert adapter_parameter_count(of_all.inputs) == 2 * 1_703_936
+
+
+@pytest.mark.parametrize(("framework", "low", "high"), [("hf-bf16", 16, 20), ("hf-fsdp", 20, 24)])
+def test_two_trained_layers_of_7b_take_what_llama_factory_says(framework, low, high) -> None:
+    """README of LLaMA-Factory, February 2024: Freeze in 16 bits, 7B: 20 GB; Full: 160 GB."""
+    setup = {"model": "llama-2-7b", "framework": framework, "global_batch_size": 1}
+    part = tuned(**setup, trained_layers=2, training_objective="sft")
+    assert low < float(np.ravel(part.peak_memory)[0]) / 1e9 < high
+    whole = tuned(**setup, training_objective="sft")
+    assert part.peak_memory < whole.peak_memory / 2
+
+
+def test_no_gradient_reaches_layers_before_the_trained_ones() -> None:
+    """Trained layers take 6 FLOPs per weight and token, others 2, frozen logits 4."""
+    part, whole = (
+        tuned(trained_layers=layers, settings={"recompute": "none"}, sequence_length=16)
+        for layers in (8, 0)
+    )
+    model = whole.inputs.model
+    logits = model.vocab_size * model.hidden_size
+    in_layers = matmul_parameters(model) - logits
+    flops = model_flops_per_token(model, 16, part.inputs)
+    expected = 2 * in_layers * (1 + 2 / 4) + 4 * logits
+    assert flops == pytest.approx(expected, rel=1e-3)  # attention scores of 16 tokens
+    kept = (float(np.ravel(one.memory.fullest.activations)[0]) for one in (part, whole))
+    assert next(kept) == pytest.approx(next(kept) / 4)
+    assert seconds(part) < seconds(whole) / 1.6
+
+
+def test_more_layers_than_there_are_is_refused() -> None:
+    with pytest.raises(SpecError, match="from 0 \\(all\\) to 32, the layers of"):
+        tuned(trained_layers=33)
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,46 @@ def test_a_document_with_keys_of_its_own_has_a_program(
     assert is_open == (own != "" and checkpointing == "")
 
 
+_PEFT = """\
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+peft_config = LoraConfig(r=16, target_modules="all-linear", layers_to_transform=[30, 31])
+args = SFTConfig(output_dir="o", max_length=2048, packing=True)
+trainer = SFTTrainer(model="Qwen/Qwen3-8B", args=args, peft_config=peft_config)
+trainer.train()
+"""
+_UNSLOTH = """\
+from trl import SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel
+model, _ = FastLanguageModel.from_pretrained("unsloth/Qwen3-8B", max_seq_length=2048)
+model = FastLanguageModel.get_peft_model(model, r=16, layers_to_transform=[30, 31])
+trainer = SFTTrainer(model=model, args=SFTConfig(max_steps=60, output_dir="o"))
+trainer.train()
+"""
+_AXOLOTL = "base_model: Qwen/Qwen3-8B\nsequence_len: 8192\nmicro_batch_size: 1\nnum_epochs: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("train.py", _PEFT, "layers_to_transform"),
+        ("train.py", _UNSLOTH, "layers_to_transform"),
+        ("a.yaml", f"{_AXOLOTL}adapter: lora\npeft_layers_to_transform: [30]\n", "peft_layers"),
+        ("a.yaml", f"{_AXOLOTL}tiled_mlp: true\ntiled_mlp_num_shards: 4\n", "tiled_mlp"),
+    ],
+)
+def test_adapters_of_some_layers_and_tiled_blocks_are_named(
+    tmp_path: Path, name: str, text: str, key: str
+) -> None:
+    """Under gradient checkpointing PEFT lets gradients reach all layers, whichever are adapted.
+
+    peft_model.py, _prepare_model_for_gradient_checkpointing: enable_input_require_grads.
+    """
+    launch = _read(tmp_path, {name: text})
+
+    assert any(key in option for option in undecided_options(launch))
+
+
 @pytest.mark.parametrize(
     ("modules", "trained", "is_open"),
     [

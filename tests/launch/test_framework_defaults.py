@@ -96,7 +96,7 @@ _STARTED = ("tensor_parallel", "pipeline_parallel", "micro_batch_size", "zero_st
             "torch_compile", "context_parallel", "cp_comm_type")  # fmt: skip
 _TRAINED = ("adapter", "lora_rank", "lora_targets", "training_objective", "sequence_length",
             "global_batch_size", "model", "framework", "mtp_num_layers", "expert_adapters",
-            "double_quantization")  # fmt: skip
+            "double_quantization", "trained_layers")  # fmt: skip
 _DEFAULTS = ("recompute", "recompute_num_layers", "offload", "offloaded_tensors",
              "flash_attention", "sequence_parallel", "optimizer")  # fmt: skip
 

@@ -44,7 +44,7 @@ def test_what_is_not_said_is_as_mlx_lm_has_it(tmp_path: Path, program: str) -> N
     assert (found.values["framework"], found.values["num_gpus"]) == ("MLX", 1)
     assert str(found.values["gpu"]).startswith("apple-")
     assert "gpu" in found.defaults
-    assert any("the last 8 layers" in note for note in found.notes)
+    assert int(str(found.values["trained_layers"])) == 8
     assert not found.lines_with_status(Status.UNKNOWN)
 
 
@@ -59,6 +59,14 @@ def test_a_document_of_it_is_read_and_options_go_before_it(tmp_path: Path, optio
     assert found.values["total_tokens"] == 600 * 4096
     assert over.values["total_tokens"] == 50 * 4096
     assert not found.lines_with_status(Status.UNKNOWN)
+    assert "trained_layers" not in found.values  # num_layers: -1
+
+
+@pytest.mark.parametrize(("key", "layers"), [("lora_layers: 12", 12), ("seed: 0", 16)])
+def test_the_last_layers_are_trained(tmp_path: Path, key: str, layers: int) -> None:
+    found = _read(tmp_path, _YAML.replace("num_layers: -1", key), "lora.yaml")
+    assert int(str(found.values["trained_layers"])) == layers
+    assert ("trained_layers" in found.defaults) == (layers == 16)
 
 
 def test_dora_is_not_predicted(tmp_path: Path) -> None:

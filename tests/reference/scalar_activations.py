@@ -98,6 +98,33 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     return copies * left + again * layer_input + beside
 
 
+def ring_peak(world: World, layout: Layout, group: LayerGroup) -> float:
+    """PyTorch's ring in its backward pass: one tensor per line; keys and values are of all ranks.
+
+    With the rest of the attention block, if that was made again.
+    """
+    core, ranks = group.attention, layout.context_parallel
+    is_ring = ranks > 1 and layout.cp_comm_type == "p2p"
+    if not (core and is_ring and world.framework.memory.gathers_ring):
+        return 0.0
+    if core.kind in ("linear", "mamba2"):
+        return 0.0
+    n, t = tokens(world, layout), layout.tensor_parallel
+    queries = n * core.num_attention_heads * core.head_dim / t
+    pairs = n * key_heads(core, layout) * (core.head_dim + value_dim(core))
+    held = {
+        "gathered": 2 * ranks * pairs,
+        "own_copy": 2 * pairs,
+        "query_sums": 4 * queries + 4 * queries,
+        "pair_sums": 4 * pairs + 4 * pairs + 4 * pairs,
+        "returned": 2 * queries / 2 + 2 * pairs,
+    }
+    again = layout.recompute == "full"
+    whole = kept_bytes(world, layout, group, "none")
+    inside = whole - kept_bytes(world, layout, group, "attention")
+    return sum(held.values()) + again * inside
+
+
 _INSIDE = ("dispatched", "expert_outputs", "expert_activation_inputs", "expert_down_inputs")
 
 

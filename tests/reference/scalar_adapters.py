@@ -41,6 +41,18 @@ def virtual(world: World) -> bool:
     return world.workload.adapter in ("prompt", "prefix")
 
 
+def trains_part(world: World) -> bool:
+    """Whether the last layers are trained in full, all else is as it was."""
+    return world.workload.trained_layers > 0 and not frozen(world)
+
+
+def reached(world: World, layout: Layout, stage: int) -> list[bool]:
+    """Which layers of a stage gradients reach: without a pipeline, the last ones."""
+    count = len(stages(world.model, layout)[stage])
+    trained = world.workload.trained_layers or count
+    return [place >= count - trained for place in range(count)]
+
+
 def saves(world: World) -> bool:
     return frozen(world) and world.workload.modules_to_save == "embeddings"
 
@@ -168,12 +180,13 @@ def attention_matrices(group: LayerGroup) -> int:
 
 
 @remembered
-def launches(world: World, layout: Layout, group: LayerGroup) -> float:
+def launches(world: World, layout: Layout, group: LayerGroup, adapted: bool = True) -> float:
     """Seconds of the host for the forward kernels of one layer's adapters."""
     if not frozen(world):
         return 0.0
     execution = world.framework.execution
-    seconds = len(thin_matrices(world, layout, group)) * execution.adapter_launch_time
+    count = len(thin_matrices(world, layout, group)) if adapted else 0
+    seconds = count * execution.adapter_launch_time
     if world.workload.adapter == "qlora":
         kernels = attention_matrices(group) + feed_forward_parameters(world.model, group, layout)[1]
         seconds += kernels * execution.dequantize_launch_time
@@ -199,24 +212,26 @@ def trained_in_end(world: World, layout: Layout) -> Counts:
     if saves(world):  # in 16 bits, where adapters may be in 32
         width = world.framework.states.weight
         return matrix * (min(2 / width, 1) if width else 1), 0.0
-    return 0.0 if frozen(world) else matrix, 0.0
+    return 0.0 if frozen(world) or trains_part(world) else matrix, 0.0
 
 
 @remembered
 def trained_in_stages(world: World, layout: Layout) -> list[Counts]:
-    if not frozen(world):
+    if not frozen(world) and not trains_part(world):
         return stage_parameters(world, layout)
     found = []
     held, last = stages(world.model, layout), layout.pipeline_parallel - 1
     for stage, layers in enumerate(held):
         groups = [world.model.layer_groups[i] for i in layers]
-        count = sum(trained_in_layer(world, layout, group)[0] for group in groups)
+        has = zip(groups, reached(world, layout, stage), strict=True)
+        each = [trained_in_layer(world, layout, group) for group, is_reached in has if is_reached]
+        count = sum(dense for dense, _ in each)
         tied = world.model.tie_word_embeddings and last == 0
         ends = (stage == 0) + (stage == last) - tied
         count += ends * trained_in_end(world, layout)[0]
         if world.workload.adapter == "prompt" and stage == 0:
             count += world.workload.virtual_tokens * world.model.hidden_size
-        found.append((count, 0.0))
+        found.append((count, sum(experts for _, experts in each)))
     return found
 
 
@@ -237,6 +252,10 @@ def frozen_bytes(world: World, layout: Layout, *, experts: bool) -> float:
 
 def frozen_counts(world: World, layout: Layout, stage: int) -> list[tuple[float, float, int]]:
     """Frozen parameters on a stage, their bytes, and the group that shards them."""
+    if trains_part(world):
+        whole, trained = stage_parameters(world, layout)[stage], trained_in_stages(world, layout)
+        rest = [count - of_it for count, of_it in zip(whole, trained[stage], strict=True)]
+        return [(rest[0], 2.0, 0), (rest[1], 2.0, 1)]
     if not frozen(world):
         return []
     of_dense, of_experts = (frozen_bytes(world, layout, experts=kind) for kind in (False, True))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from remembered import remembered
 from scalar_activations import repeats_outputs
-from scalar_adapters import adapter_times, frozen, saves
+from scalar_adapters import adapter_times, frozen, saves, trains_part
 from scalar_attention import attention_kernels, kernel_rates
 from scalar_compile import passes
 from scalar_loss import logit_passes
@@ -167,7 +167,7 @@ def embedding(world: World, layout: Layout) -> Ops:
     """Lookup, and the sum over vocabulary shards."""
     h, n = world.model.hidden_size, tokens(world, layout)
     lookup = _once(_memory(world, layout, own_tokens(world, layout) * h, 4, 10))
-    if frozen(world) and not saves(world):
+    if (frozen(world) and not saves(world)) or trains_part(world):
         lookup = replace(lookup, backward=0.0)
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)
     reduce = Op(forward=total, backward=0.0, part="tensor_parallel", full=0.0)
@@ -179,7 +179,8 @@ def logits(world: World, layout: Layout) -> Ops:
     """Final norm, logits in 16 bit, cross-entropy, and the sum of input gradients."""
     h, n = world.model.hidden_size, tokens(world, layout)
     columns = world.model.vocab_size / layout.tensor_parallel
-    bits, is_frozen = world.sixteen_bit, frozen(world) and not saves(world)
+    is_frozen = (frozen(world) and not saves(world)) or trains_part(world)
+    bits = world.sixteen_bit
     final = _linear(world, layout, n, columns, h, precision=bits, is_frozen=is_frozen)
     loss = elementwise(world, 2 * logit_passes(world, layout) * n * columns) / 2
     total = collective(world, "all_reduce", 2 * n * h, layout.tensor_parallel, 1)

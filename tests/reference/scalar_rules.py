@@ -54,6 +54,7 @@ def _schedule(world: World, c: Layout) -> set[str]:
     own_layers = layers - world.model.mtp_num_layers
     is_uneven = world.framework.equal_chunks and own_layers % (p * v) != 0
     return _named(
+        trained_layers=p > 1 and world.workload.trained_layers > 0,
         num_hidden_layers=p * v > layers + (2 if v > 1 else 0) or is_uneven,
         virtual_pipeline=v > 1 and (p == 1 or not supported),
         layer_split=c.layer_split and (p == 1 or v > 1),

@@ -8,16 +8,19 @@ this looks at all of them.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from scalar_activations import kept_bytes, rebuilt_experts, repeated_layers
+from scalar_activations import kept_bytes, rebuilt_experts, repeated_layers, ring_peak
 from scalar_adapters import (
     frozen,
     frozen_counts,
     launches,
+    reached,
     saves,
     trained_in_end,
     trained_in_layer,
     trained_in_stages,
+    trains_part,
     weight_bytes,
 )
 from scalar_compile import launch_time
@@ -106,10 +109,11 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
     model, last = world.model, layout.pipeline_parallel - 1
     launch = launch_time(world, layout)
     parts: Parts = {}
-    for index in stages(model, layout)[stage]:
+    held = stages(model, layout)[stage]
+    for index, is_reached in zip(held, reached(world, layout, stage), strict=True):
         group = model.layer_groups[index]
         blocks = (group.attention is not None) + (group.feed_forward is not None)
-        time = launch * blocks / 2 + launches(world, layout, group)
+        time = launch * blocks / 2 + launches(world, layout, group, is_reached)
         if softmax_falls_back(world, layout, group.attention):  # five kernels more than 18
             time += launch * 5 / 18
         looped = loop_launches(world, layout, group)
@@ -139,6 +143,7 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
             launch_again=again,
             host_wait=host,
             rank_wait=rank_wait(world, layout),
+            is_reached=is_reached,
         )
     added = accumulation(world, layout, trained_in_end(world, layout))
     if stage == 0:
@@ -168,9 +173,19 @@ def _add(
     launch_again: float = 0.0,
     host_wait: float = 0.0,
     rank_wait: float = 0.0,
+    is_reached: bool = True,
 ) -> None:
-    """Sum one layer or end; the host's launches and ZeRO's gathers may outlast its kernels."""
+    """Sum one layer or end; the host's launches and ZeRO's gathers may outlast its kernels.
+
+    No gradient reaches a layer before all that are trained or have adapters.
+    """
     forward = backward = 0.0
+    if not is_reached:
+        ops = {
+            name: replace(op, backward=0.0, full=0.0, selective=0.0, feed_forward=0.0, weights=0.0)
+            for name, op in ops.items()
+            if not name.endswith("_adapter") or "dequantize" in name
+        }
     repeated = repeated_layers(world, layout)
     for op in ops.values():
         repeat = op.forward * op.repeated(layout.recompute, repeated)
@@ -188,11 +203,13 @@ def _add(
         + host_wait * (1 + passes)
         + rank_wait * (1 + repeated),
     )
+    waits = waits if is_reached else (waits[0], 0.0)
     parts["launch_wait"] = parts.get("launch_wait", 0.0) + sum(waits)
     windows = forward + waits[0], backward + waits[1]
     aside["weights"] += sum(op.weights for op in ops.values())
     aside["backward"] += windows[1]
     transfers = _transfers(world, layout, group)
+    transfers = transfers if is_reached else (transfers[0], 0.0)
     gather = shown_gather(world, layout, group, transfers, windows)
     parts["weight_gather"] = parts.get("weight_gather", 0.0) + gather
     left = (max(t - n, 0.0) for t, n in zip(windows, transfers, strict=True))
@@ -321,7 +338,8 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
     held = [model.layer_groups[index] for index in stages(model, layout)[stage]]
     in_flight = _in_flight(layout, stage)
     input_bytes = 2 * own_tokens(world, layout) * model.hidden_size
-    kept = sum(kept_bytes(world, layout, group, layout.recompute) for group in held)
+    has = zip(held, reached(world, layout, stage), strict=True)
+    kept = sum(kept_bytes(world, layout, group, layout.recompute) for group, is_in in has if is_in)
     moved = [moved_bytes(world, layout, index) for index in stages(model, layout)[stage]]
     away = max(in_flight * sum(moved) - 2 * max(moved), 0.0)
     activations = in_flight * kept - away
@@ -340,7 +358,8 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
     rebuilt["selective"] = max(at_a_time, default=0)
     working = largest / 4 + rebuilt.get(layout.recompute, 0)
     working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0
-    working += input_bytes
+    rings = [ring_peak(world, layout, group) for group in held]
+    working = max(working, *rings) + input_bytes
     whole = _states(world, layout, stage) | {
         "communication_buffers": buffers(world, layout, stage),
         "reserved": reserved(world),
@@ -435,7 +454,11 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
     for name, (width, sharded_from) in names.items():
         parts[name] = 0.0
         dense, experts = trained_in_stages(world, layout)[stage]
-        ends = 0.0 if frozen(world) else end_parameters(world.model, layout, stage)
+        ends = (
+            0.0
+            if frozen(world) or trains_part(world)
+            else end_parameters(world.model, layout, stage)
+        )
         if name == "gradients" and layout.optimizer_in_backward:
             dense, experts = _largest_unit(world, layout, stage)
             ends = 0.0
@@ -460,7 +483,8 @@ def _states(world: World, layout: Layout, stage: int) -> Parts:
 def _largest_unit(world: World, layout: Layout, stage: int) -> tuple[float, float]:
     """Parameters of the layer or end that is largest: its gradients alone are there."""
     whole = trained_in_stages(world, layout)[stage][0]
-    held = {world.model.layer_groups[index] for index in stages(world.model, layout)[stage]}
+    has = zip(stages(world.model, layout)[stage], reached(world, layout, stage), strict=True)
+    held = {world.model.layer_groups[index] for index, is_in in has if is_in}
     each = [trained_in_layer(world, layout, group) for group in held]
     dense = max(*(one[0] for one in each), trained_in_end(world, layout)[0])
     return min(dense, whole), max(one[1] for one in each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -108,6 +109,28 @@ def test_adapters_of_random_configurations_equal_the_twin(
     for adapter in (adapters[place], adapters[place - 3]):
         setting = make_setting(model, choose(GPUS), framework, adapter)
         assert _assert_drawn_equal(setting, choose, draws=100, compared=1) == 1
+
+
+@pytest.mark.parametrize("adapter", ["none", "lora:8:query_value", "qlora:16:attention"])
+@pytest.mark.parametrize("framework", ["hf-trainer", "fsdp", "mlx"])
+@pytest.mark.parametrize("model", ["llama-7b", "mixtral-8x7b", "deepseek-v3"])
+def test_layers_before_the_trained_ones_have_no_backward_pass(
+    model: str, framework: str, adapter: str, seed: int
+) -> None:
+    choose = chooser(model, framework, adapter, "trained_layers", seed)
+    setting = make_setting(model, choose(GPUS), framework, adapter)
+    setting = replace(setting, workload=replace(setting.workload, trained_layers=choose([1, 5, 9])))
+    world = make_world(setting)
+    layouts = [
+        layout
+        for layout in (draw_layout(choose, setting) for _ in range(300))
+        if not scalar_rules.broken(world, layout)
+        and {layout.offload, layout.offloaded_tensors} == {"none"}
+    ][:2]
+    assert layouts
+    estimate = evaluate(setting, make_table(layouts))
+    for row, layout in enumerate(layouts):
+        _assert_equal(estimate, row, world, layout)
 
 
 @pytest.mark.drawn

@@ -33,6 +33,7 @@ from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.sharding import chunk_layers
 from planner.estimators.training.step_time import OperatorGroup
 from planner.estimators.training.training_estimate import Estimate, evaluate
+from planner.layers.model import trained_shares
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 
@@ -59,7 +60,8 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     layout = estimate.inputs.workload.pipeline_layout
     layers = chunk_layers(model, ranks, per_rank, layout)
     counts = np.zeros((len(layers), len(time.blocks)))
-    counts[:, : layers.shape[1]] = layers
+    trained = trained_shares(model, estimate.inputs.workload.trained_layers)
+    counts[:, : layers.shape[1]] = layers * trained
     for block, end in enumerate(time.blocks[layers.shape[1] :], start=layers.shape[1]):
         # Embedding and vision tower come first; logits and multi-token prediction last.
         counts[0 if end.on_first else -1, block] = first(end.fully_recomputed)

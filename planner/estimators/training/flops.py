@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import repeat
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from planner.layers.model import (
     logits_per_token,
     tower_layer,
     tower_parameters,
+    trained_shares,
 )
 from planner.layers.operators import (
     AttentionCore,
@@ -34,7 +36,7 @@ from planner.layers.operators import (
 )
 from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, is_assumed
 from planner.specs.image_processing import tiles_of
-from planner.specs.model import ModelSpec
+from planner.specs.model import LayerGroup, ModelSpec
 
 
 def matmul_parameters(model: ModelSpec) -> int:
@@ -120,9 +122,15 @@ def model_flops_per_token(
     in_tower = tower_flops_per_token(inputs)
     of_policy, of_reference = inputs.workload.forward_passes
     passes = 3.0 + of_policy + of_reference
-    if not inputs.workload.is_frozen:
-        return passes * forward + in_tower
+    work = inputs.workload
+    frozen = 1.0 - trained_shares(model, work.trained_layers)
+    if not work.is_frozen:
+        ends = 2.0 * logits_per_token(model) * work.trains_part
+        before = 2.0 * _layer_flops_per_token(model, sequence_length, lambda _: 1.0, frozen)
+        return passes * forward - ends - float(before) + in_tower
     spared = 2.0 * matmul_parameters(model)
+    before = _layer_flops_per_token(model, sequence_length, _with_data_gradient, frozen)
+    spared += float(before)
     logits = model.head_columns * model.hidden_size if inputs.workload.saves_ends else 0
     adapters = (6.0 + 2.0 * of_policy) * (_in_adapters(inputs) + _met_on_experts(inputs))
     return passes * forward - spared + adapters + 2.0 * logits + in_tower
@@ -157,8 +165,8 @@ def adapter_parameter_count(inputs: TrainingInputs) -> int:
     Of adapters that the experts of a rank share it is those of one rank.
     """
     on_experts = sum(
-        group.num_hidden_layers * int(layer_expert_parameters(inputs, group, 1.0, 1.0))
-        for group in inputs.model.layer_groups
+        number * int(layer_expert_parameters(inputs, group, 1.0, 1.0))
+        for number, group in _adapted_layers(inputs)
     )
     return _in_adapters(inputs) + on_experts + saved_parameter_count(inputs)
 
@@ -176,11 +184,11 @@ def _met_on_experts(inputs: TrainingInputs) -> float:
     """Count LoRA parameters that one token meets in the routed experts it visits."""
     shared = inputs.workload.expert_adapters is ExpertAdapters.SHARED
     total = 0.0
-    for group in inputs.model.layer_groups:
+    for number, group in _adapted_layers(inputs):
         if op := layer_of(inputs.model, group).experts:
             sets = 1 if shared else op.num_experts
             of_layer = float(layer_expert_parameters(inputs, group, 1.0, 1.0)) / sets
-            total += group.num_hidden_layers * op.per_token * of_layer
+            total += number * op.per_token * of_layer
     return total
 
 
@@ -190,9 +198,16 @@ def _in_adapters(inputs: TrainingInputs) -> int:
     if workload.adapter is AdapterKind.PROMPT:
         return workload.virtual_tokens * inputs.model.hidden_size
     return sum(
-        group.num_hidden_layers * int(layer_adapter_parameters(inputs, group, 1.0))
-        for group in inputs.model.layer_groups
+        number * int(layer_adapter_parameters(inputs, group, 1.0))
+        for number, group in _adapted_layers(inputs)
     )
+
+
+def _adapted_layers(inputs: TrainingInputs) -> Iterator[tuple[int, LayerGroup]]:
+    """Yield how many layers of each group have adapters."""
+    shares = trained_shares(inputs.model, inputs.workload.trained_layers)
+    for group, share in zip(inputs.model.layer_groups, shares, strict=True):
+        yield round(share * group.num_hidden_layers), group
 
 
 def recomputed_flops_per_token(
@@ -248,17 +263,28 @@ def repeated_modules_flops(
 
 
 def _layer_flops_per_token(
-    model: ModelSpec, sequence_length: int, share: Callable[[LayerOperator], Numeric]
+    model: ModelSpec,
+    sequence_length: int,
+    share: Callable[[LayerOperator], Numeric],
+    of_groups: Iterable[float] = repeat(1.0),
 ) -> FloatArray:
-    """Return forward FLOPs per token of all layers, each operator times its ``share``."""
-    terms: list[Numeric] = []
-    for group in model.layer_groups:
+    """Return forward FLOPs per token of all layers, each operator times its ``share``.
+
+    ``of_groups``: the part of the layers of each group that counts.
+    """
+    terms: list[Numeric] = [0.0]
+    for group, part in zip(model.layer_groups, of_groups, strict=False):
         for op in layer_of(model, group).operators:
             parameters = op.met if isinstance(op, MatrixProduct | Experts) else 0
             flops = _core_flops(op, sequence_length) or 2.0 * parameters
             if flops:
-                terms.append(group.num_hidden_layers * flops * share(op))
+                terms.append(part * group.num_hidden_layers * flops * share(op))
     return add(terms)
+
+
+def _with_data_gradient(op: LayerOperator) -> float:
+    """Return FLOPs of the backward pass over those of the forward pass, without weights' ones."""
+    return 1.0 if isinstance(op, MatrixProduct | Experts) else 2.0
 
 
 _PASSES = 3  # forward, and twice as much backward

@@ -40,6 +40,7 @@ from planner.estimators.training.saved_activations import (
     layer_input_bytes,
     mask_bytes,
     rebuilt_bytes,
+    ring_bytes,
 )
 from planner.estimators.training.sharding import (
     StageParameters,
@@ -58,9 +59,9 @@ def untrained_bytes(
     """Return bytes of untrained weights on one GPU: frozen base weights or a reference model."""
     if inputs.workload.is_frozen:
         return frozen_bytes(inputs, c, parameters, stage)
-    if inputs.workload.keeps_reference:
-        return reference_bytes(inputs, c, parameters, stage)
-    return np.zeros(())
+    held = [parameters.untrained] * inputs.workload.trains_part
+    held += [parameters] * inputs.workload.keeps_reference
+    return add((np.zeros(()), *(reference_bytes(inputs, c, each, stage) for each in held)))
 
 
 def reference_bytes(
@@ -420,7 +421,7 @@ def _activations(
     c: TrainingConfigurations, parameters: StageParameters, stage: int, saved: list[FloatArray]
 ) -> FloatArray:
     """Return activation bytes of a stage for all its micro-batches in flight on one GPU."""
-    counts = parameters.layers.counts[stage]
+    counts = parameters.trained.layers.counts[stage]
     in_flight = _in_flight(c, parameters.layers.ranks[stage])
     per_micro_batch = add(count * num_bytes for count, num_bytes in zip(counts, saved, strict=True))
     return per_micro_batch * in_flight
@@ -466,7 +467,9 @@ def _stage_memory(
         loss = np.where(is_last, _loss_bytes(share, backward), 0.0)
     # Gradients in flight in one layer, and rebuilt activations of recomputation.
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
-    working = np.maximum(late * (rebuilt + largest_layer / 4) + layer_input_bytes(share), loss)
+    rings = [ring_bytes(share, group) for group in share.inputs.model.layer_groups]
+    of_layer = np.maximum(late * (rebuilt + largest_layer / 4), _largest_held(rings, counts))
+    working = np.maximum(of_layer + layer_input_bytes(share), loss)
     backward = replace(backward, working=working + mask_bytes(share))
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     built_up = memory.optimizer_temporary or memory.step_gradients

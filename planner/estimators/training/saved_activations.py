@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
-from planner.base.enums import AdapterTargets
+from planner.base.enums import AdapterTargets, ContextExchange
 from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, AttentionKernel, KeptTensors
 from planner.estimators.adapters import adapted_matrices, expert_matrices
-from planner.estimators.training.bytes_per_element import is_narrow, widen
+from planner.estimators.training.bytes_per_element import WIDE_BYTES, is_narrow, widen
 from planner.estimators.training.compilation import keeps_eager_copies, saved_activation_factor
 from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.recomputation import Recomputation
@@ -187,6 +187,35 @@ def rebuilt_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
             inside = _allocated_bytes(share, tensors)
             peak = np.maximum(peak, np.where(recomputation.repeats((module,)), inside, 0.0))
     return peak
+
+
+def ring_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
+    """Return peak bytes around the attention core of PyTorch's context parallelism; else 0.
+
+    By default the keys and values of all ranks are gathered at once, in either pass, from a copy
+    of a rank's own. In the backward pass gradients are summed in 32 bits: those of the queries with
+    the sum that follows, those of keys and values with a copy that is sent and one that is
+    received, in addition to those that the kernel returns [1]_ [2]_. Of a recomputed layer only the
+    attention block is there then.
+
+    References
+    ----------
+    .. [1] pytorch/pytorch at 0123248, torch/distributed/tensor/experimental/_attention.py:
+       _AllGatherRotater, _templated_ring_attention_backward, _ContextParallelOptions.
+    .. [2] huggingface/accelerate 1.15.0: cp_comm_strategy is allgather.
+    """
+    ring = (share.context_parallel > 1) & (share.cp_comm_type == ContextExchange.P2P)
+    op = _layer(share, group).core
+    if op is None or not share.inputs.framework.memory.gathers_ring or not np.any(ring):
+        return np.zeros(())
+    queries = share.tokens * op.heads / share.tensor_parallel * op.qk_dim
+    local = share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
+    gathered = share.number_bytes * (share.context_parallel + 1) * local
+    sums = WIDE_BYTES * (2 * queries + 3 * local)
+    returned = share.number_bytes * (queries / 2 + local)
+    tensors = [t for t in _saved_tensors(share, group) if "attention" in t.remade_by]
+    rebuilt = np.where(share.recomputation.any_full, _allocated_bytes(share, tensors), 0.0)
+    return np.where(ring, gathered + sums + returned + rebuilt, 0.0)
 
 
 def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTensor, ...]:

@@ -25,14 +25,16 @@ from planner.layers.model import (
     Layer,
     count_parameters,
     embedding_of,
+    layer_kinds,
     layer_of,
     logits_of,
     logits_per_token,
     prediction_of,
     tower_parameters,
+    trained_shares,
 )
 from planner.layers.operators import Experts, MatrixProduct
-from planner.specs.model import LayerGroup, ModelSpec, Placement
+from planner.specs.model import LayerGroup, ModelSpec
 from planner.specs.training_workload import TrainingWorkload, layers_of_chunks
 
 
@@ -215,21 +217,6 @@ def _logits_weight(model: ModelSpec) -> tuple[int, int]:
     return (worth if model.mtp_num_layers else 1), worth
 
 
-def layer_kinds(groups: tuple[LayerGroup, ...]) -> NDArray[np.int64]:
-    """Return the group index of each layer by depth; interleaved groups alternate evenly."""
-    depth: list[tuple[float, int]] = []
-    start = 0.0
-    spread = [g.num_hidden_layers for g in groups if g.placement is Placement.INTERLEAVED]
-    for index, group in enumerate(groups):
-        n = group.num_hidden_layers
-        if group.placement is Placement.INTERLEAVED:
-            depth += [(1e9 + (i + 0.5) / n * sum(spread), index) for i in range(n)]
-        else:
-            depth += [(start + i, index) for i in range(n)]
-            start += n
-    return np.array([index for _, index in sorted(depth)])
-
-
 _END_BYTES = 2.0
 
 
@@ -266,6 +253,12 @@ class StageParameters:
         return self.adapters or self
 
     @property
+    def untrained(self) -> StageParameters:
+        """Parameters without gradients, where the trained ones are a part of the model."""
+        dense, experts = self.dense - self.trained.dense, self.experts - self.trained.experts
+        return replace(self, dense=dense, experts=experts)
+
+    @property
     def in_one_layer(self) -> list[FloatArray]:
         """Parameters of one layer of each group."""
         pairs = zip(self.layer_dense, self.layer_experts, strict=True)
@@ -289,9 +282,19 @@ def stage_parameters(
         model, c, inputs.workload.pipeline_layout if inputs else "", every_stage
     )
     parameters = text if inputs is None else _with_tower(inputs, text)
-    if inputs is None or not inputs.workload.is_frozen:
+    if inputs is None or not (inputs.workload.is_frozen or inputs.workload.trains_part):
         return parameters
     parameters = replace(parameters, adapters=None)
+    layers = _trained_stage_layers(inputs, parameters.layers)
+    if inputs.workload.trains_part:
+        trained = replace(
+            parameters,
+            layers=layers,
+            dense=_on_stages(layers, parameters.layer_dense),
+            experts=_on_stages(layers, parameters.layer_experts),
+            end=np.zeros_like(parameters.end),
+        )
+        return replace(parameters, adapters=trained)
     dense = tuple(
         layer_adapter_parameters(inputs, group, c.tensor_parallel) for group in model.layer_groups
     )
@@ -306,13 +309,22 @@ def stage_parameters(
         prompt = np.where(parameters.is_first, numbers, 0.0)
     adapters = replace(
         parameters,
-        dense=_on_stages(parameters.layers, dense) + _saved_ends(model, parameters, saved) + prompt,
-        experts=np.zeros_like(parameters.experts) + _on_stages(parameters.layers, experts),
+        layers=layers,
+        dense=_on_stages(layers, dense) + _saved_ends(model, parameters, saved) + prompt,
+        experts=np.zeros_like(parameters.experts) + _on_stages(layers, experts),
         layer_dense=dense,
         layer_experts=experts,
         end=saved,
     )
     return replace(parameters, adapters=adapters)
+
+
+def _trained_stage_layers(inputs: TrainingInputs, held: StageLayers) -> StageLayers:
+    """Return the layers of each stage that are trained or have adapters."""
+    if not inputs.workload.trained_layers:
+        return held
+    shares = trained_shares(inputs.model, inputs.workload.trained_layers)
+    return replace(held, counts=held.counts * shares.reshape(-1, *[1] * (held.counts.ndim - 2)))
 
 
 def _with_tower(inputs: TrainingInputs, text: StageParameters) -> StageParameters:

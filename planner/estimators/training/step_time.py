@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 
 import numpy as np
@@ -111,6 +111,21 @@ def layer_time(
         recompute=repeated,
         launch_wait_forward=np.maximum(launch_time - forward, 0.0) + expert_wait + every_wait,
         launch_wait_backward=np.maximum(launches - (backward + repeated), 0.0) + waits,
+    )
+
+
+def without_backward(time: LayerTime) -> LayerTime:
+    """Return the time of a layer before all trained ones: no gradient reaches it."""
+    nothing = np.zeros(())
+    operators = (
+        replace(o, backward=nothing, weights=nothing, repeatable=False) for o in time.operators
+    )
+    return replace(
+        time,
+        operators=tuple(operators),
+        backward=nothing,
+        recompute=nothing,
+        launch_wait_backward=nothing,
     )
 
 

@@ -69,6 +69,7 @@ from planner.estimators.training.step_time import (
     hook_launches,
     layer_time,
     loop_launches,
+    without_backward,
 )
 from planner.formulas.collectives import exposed_time, unhidden_time
 from planner.formulas.pipeline import (
@@ -77,7 +78,7 @@ from planner.formulas.pipeline import (
     sequential_bubble_time,
     zero_bubble_time,
 )
-from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of
+from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of, trained_shares
 
 
 def pipeline_bubble(
@@ -241,10 +242,11 @@ def _blocks(
     exchange: DataParallelTime,
     copies: HostCopies,
 ) -> tuple[OperatorGroup, ...]:
-    """Return times of one layer of each group, then of embedding, logits and vision tower."""
+    """Return times of a layer of each group, of those before all trained ones, and of the ends."""
     inputs = share.inputs
     launch, trained = layer_launch_time(share), parameters.trained
-    blocks = []
+    blocks, frozen, nothing = [], [], np.zeros(())
+    shares = trained_shares(inputs.model, inputs.workload.trained_layers)
     for index, group in enumerate(inputs.model.layer_groups):
         layer = layer_of(inputs.model, group)
         operators: Iterable[Operator] = _record_work(
@@ -280,26 +282,40 @@ def _blocks(
         )
         of_adapters = training_adapter_launches(share, group)
         time = reference = timed(operators, launch_time=add((*base_launches, of_adapters)))
-        if inputs.workload.is_frozen and any(inputs.workload.forward_passes):
+        is_partial = inputs.workload.trained_layers or any(inputs.workload.forward_passes)
+        if inputs.workload.is_frozen and is_partial:
             without = training_adapter_launches(share, group, switched_off=True)
             launches = add((*base_launches, without))
             reference = timed(without_adapters(operators), launch_time=launches)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
-        blocks.append(
-            OperatorGroup(
-                time=time,
-                gather=_exposed_gather(share, time, gathers, _has_concurrent_passes(c)),
-                offload=_exposed_copies(share, time, gathers, moves),
-                counts=parameters.layers.counts[:, index],
-                fully_recomputed=float(group.num_hidden_layers),
-                reference=_without_gradients(share, time, reference, gathers, moves),
-            )
+        counts = parameters.trained.layers.counts[:, index]
+        block = OperatorGroup(
+            time=time,
+            gather=_exposed_gather(share, time, gathers, _has_concurrent_passes(c)),
+            offload=_exposed_copies(share, time, gathers, moves),
+            counts=counts,
+            fully_recomputed=shares[index] * group.num_hidden_layers,
+            reference=_without_gradients(share, time, reference, gathers, moves),
         )
+        blocks.append(block)
+        if shares[index] < 1:
+            forward = without_backward(reference)
+            in_forward = (gathers[0], nothing), (moves[0], nothing)
+            block = OperatorGroup(
+                time=forward,
+                gather=_exposed_gather(share, forward, in_forward[0]),
+                offload=_exposed_copies(share, forward, *in_forward),
+                counts=parameters.layers.counts[:, index] - counts,
+                fully_recomputed=(1 - shares[index]) * group.num_hidden_layers,
+                reference=_without_gradients(share, forward, forward, *in_forward),
+                on_first=True,
+            )
+            frozen.append(block)
     ends = _end_blocks(share, c, parameters, exchange, copies)
     if (images := TowerShare.of(share, c)) is None:
-        return (*blocks, *ends)
-    return (*blocks, *ends, *images.blocks(parameters, exchange))
+        return (*blocks, *frozen, *ends)
+    return (*blocks, *frozen, *ends, *images.blocks(parameters, exchange))
 
 
 def _end_blocks(

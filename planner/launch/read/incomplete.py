@@ -21,6 +21,7 @@ from planner.launch.wrappers.read_resources import parse_gpu_name
 
 _DECISIVE_OPTION = re.compile(
     r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$|teacher|distil|^--kd$"
+    r"|tiled_mlp|layers_to_transform|layers_pattern"
 )
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")

@@ -498,7 +498,9 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
         ):
             modules = adapter_keywords.get("target_modules", "all-linear")
         options.put("lora_target_modules", modules, adapter_line)
-        options.put("lora_modules_to_save", adapter_keywords.get("modules_to_save"), adapter_line)
+        for key in ("modules_to_save", "layers_to_transform"):
+            if value := adapter_keywords.get(key):
+                options.put(option_aliases("peft")[key], value, adapter_line)
         checkpointing = adapter_keywords.get("use_gradient_checkpointing", checkpointing)
     for key in ("gradient_checkpointing", "--gradient_checkpointing"):
         options.options.pop(key, None)  # Unsloth's own switch counts

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from planner.base.enums import AttentionKind
 from planner.errors import LaunchError, SpecError
-from planner.estimators.training.sharding import chunk_split, layer_kinds
+from planner.estimators.training.sharding import chunk_split
 from planner.launch.model_shape import shape_of
 from planner.launch.option_table import (
     MutableQuantities,
@@ -18,6 +18,7 @@ from planner.launch.option_table import (
 )
 from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.target import LaunchJob
+from planner.layers.model import layer_kinds
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec

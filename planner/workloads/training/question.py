@@ -242,7 +242,8 @@ def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[
 
     Raises SearchSpaceError if the number is impossible, or set together with an adapter.
     """
-    num_layers, is_frozen = request.mtp_num_layers, adapter_kind(request) is not AdapterKind.NONE
+    num_layers = request.mtp_num_layers
+    is_frozen = adapter_kind(request) is not AdapterKind.NONE or request.trained_layers > 0
     if num_layers is None:
         published = 0 if is_frozen else model.num_nextn_predict_layers
         if published:
@@ -254,7 +255,8 @@ def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[
         )
     if num_layers and is_frozen:
         raise SearchSpaceError(
-            "mtp_num_layers trains whole modules, an adapter none: leave one of them out."
+            "mtp_num_layers trains whole modules, an adapter or trained_layers none: leave one of "
+            "them out."
         )
     return num_layers
 
@@ -555,6 +557,11 @@ def _make_workload(
     adapter = adapter_fields(request, notes.defaults)
     if request.pipeline_layout:
         _check_layout(model, request)
+    if not _is_int_between(request.trained_layers, 0, model.num_hidden_layers):
+        raise SpecError(
+            f"trained_layers is a whole number from 0 (all) to {model.num_hidden_layers}, the "
+            f"layers of {model.name}, not {request.trained_layers!r}."
+        )
     training_fields = {name: getattr(request, name) for name in terms_about("training_field")}
     training_fields |= {
         "pipeline_layout": request.pipeline_layout or "",

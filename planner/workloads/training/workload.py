@@ -77,10 +77,13 @@ def question_lines(inputs: TrainingInputs) -> list[str]:
     """Lines on the trained LoRA adapters, passes of preference samples, and images."""
     work = inputs.workload
     lines = [*format_objective(work), *format_trained_images(inputs.model, work)]
+    part = f" of the last {work.trained_layers} layers" if work.trained_layers else ""
+    if work.trains_part:
+        return [f"all weights{part} trained", *lines]
     if not work.is_frozen:
         return lines
     count = format_large(adapter_parameter_count(inputs))
-    adapters = format_adapter(work)
+    adapters = format_adapter(work) + part
     if inputs.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
         adapters += f", {format_expert_adapters(work)}" if work.adapter.is_low_rank else ""
     lines = [f"{adapters}: {count} parameters trained", *lines]
@@ -220,6 +223,8 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
         name: source.question_columns[name]
         for name in (*terms_about("training_amount"), "reliability")
     }
+    if work.trained_layers:
+        answers["trained_layers"] = work.trained_layers
     answers |= sample_answers(work) | objective_answers(work) | image_answers(inputs.model, work)
     if work.training_objective.is_preference and not work.is_frozen:
         return answers

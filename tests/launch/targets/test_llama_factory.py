@@ -94,10 +94,26 @@ def test_its_command_reads_the_file_and_what_replaces_its_keys(tmp_path: Path) -
     assert (found["recompute"], found["micro_batch_size"]) == ("full", 2)
 
 
+@pytest.mark.parametrize(("key", "layers"), [("", 2), ("freeze_trainable_layers: 6\n", 6)])
+def test_freezing_all_but_the_last_layers_is_read(tmp_path: Path, key: str, layers: int) -> None:
+    text = ADAPTER.replace("finetuning_type: lora\n", f"finetuning_type: freeze\n{key}")
+    found = read(tmp_path, text)
+    assert (found["adapter"], int(str(found["trained_layers"]))) == ("none", layers)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("finetuning_type: lora", "finetuning_type: freeze", "freeze"),
+        (
+            "finetuning_type: lora",
+            "finetuning_type: freeze\nfreeze_trainable_modules: mlp",
+            "freeze_trainable_modules",
+        ),
+        (
+            "finetuning_type: lora",
+            "finetuning_type: freeze\nfreeze_trainable_layers: -2",
+            "freeze_trainable_layers",
+        ),
         ("stage: sft", "stage: sft\nuse_galore: true", "use_galore"),
         ("stage: sft", "stage: sft\nmixture_of_depths: convert", "mixture_of_depths"),
         ("stage: sft", "stage: sft\nuse_kt: true", "use_kt"),

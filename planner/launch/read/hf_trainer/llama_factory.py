@@ -85,6 +85,9 @@ def _refuse_unpredicted(sources: OptionSources, name: str) -> None:
     unpredicted = next(
         (key for key in _UNPREDICTED if sources.text(f"--{key}") not in off_texts), None
     )
+    if finetuning_type == "freeze" and unpredicted is None:
+        unpredicted = _unpredicted_freezing(sources)
+        finetuning_type = "full"
     if finetuning_type in (None, "lora", "full") and unpredicted is None:
         return
     training = (
@@ -94,8 +97,19 @@ def _refuse_unpredicted(sources: OptionSources, name: str) -> None:
     )
     raise SpecError(
         f"{name}: LLaMA-Factory's {training} is not predicted, as it trains or keeps other "
-        "parameters: finetuning_type lora and full are."
+        "parameters: finetuning_type lora and full are, and freeze of whole last layers."
     )
+
+
+def _unpredicted_freezing(sources: OptionSources) -> str | None:
+    """Return the key that trains anything but whole layers at the end; None if there is none."""
+    layers = sources.text("--freeze_trainable_layers")
+    if layers is not None and not parse_positive_int(layers):
+        return "freeze_trainable_layers"
+    if sources.text("--freeze_trainable_modules") not in (None, "all"):
+        return "freeze_trainable_modules"
+    is_more = sources.text("--freeze_extra_modules") not in (None, "null", "")
+    return "freeze_extra_modules" if is_more else None
 
 
 def with_megatron_options(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:

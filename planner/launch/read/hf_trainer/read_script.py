@@ -421,7 +421,6 @@ def _gather_argument(name: str, option: ParsedOption, sources: OptionSources) ->
 MLX = OptionAliasTable.load("mlx-lm")
 """mlx_lm's options with those of the Trainer that they stand for."""
 _DEFAULT_APPLE_GPU = "apple-m2ultra-76c-192gb"
-_DEFAULT_MLX_LAYERS = 16
 
 
 def translate_mlx_options(sources: OptionSources, name: str) -> dict[str, str]:
@@ -457,13 +456,4 @@ def with_apple_gpu(settings: LaunchSettings, sources: OptionSources) -> LaunchSe
     if sources.worlds[0].gpu is None:
         values["gpu"] = _DEFAULT_APPLE_GPU
         defaults["gpu"] = "mlx_lm runs on Apple silicon, and no chip is named"
-    layers = sources.text("--num_layers")
-    notes = settings.notes
-    if layers is None or parse_positive_int(layers):
-        notes = (
-            *notes,
-            f"mlx_lm trains the last {parse_positive_int(layers) or _DEFAULT_MLX_LAYERS} "
-            "layers. Time and "
-            "memory are predicted for all (num_layers: -1), which need more.",
-        )
-    return replace(settings, values=values, defaults=defaults, notes=notes)
+    return replace(settings, values=values, defaults=defaults)
