@@ -446,7 +446,7 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     }
 
 
-def _expert_exchange(world: World, layout: Layout, h: int, mlp: Any) -> float:
+def _expert_exchange(world: World, layout: Layout, h: int, mlp: FeedForwardSpec) -> float:
     """Tokens there and back, by dispatcher; ranks that split experts gather and add up."""
     own, e = own_tokens(world, layout), layout.expert_parallel
     split, copies = layout.expert_tensor_parallel, mlp.num_experts_per_tok
