@@ -47,7 +47,7 @@ class FeedForwardSpec:
     bias : the matrices have biases
     num_experts : routed experts; 0: dense
     num_experts_per_tok : routed experts that a token visits
-    n_group : groups of as many experts each, of which a token is routed to some; 1: no groups
+    n_group : groups of equally many experts, some of them for a token; 1: no groups
     topk_group : groups that a token's experts are chosen from
     moe_intermediate_size : width of a routed expert
     moe_latent_size : width that tokens are projected to before their experts; 0: not projected
