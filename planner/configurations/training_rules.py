@@ -212,6 +212,7 @@ def _expert_overlap(c: TrainingConfigurations, _: Context) -> BoolArray:
     lacking = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
     lacking = lacking | (c.token_dispatcher == TokenDispatcher.ALLGATHER)
     unsplit = (c.pipeline_parallel > 1) & (c.virtual_pipeline == 1)
+    unsplit = unsplit & (c.pipeline_schedule != PipelineSchedule.DUALPIPE)
     return np.asarray(c.overlap_expert_parallel & (lacking | unsplit))
 
 
@@ -329,7 +330,7 @@ OPTION_RULES = (
      "token visits", _routing),
     ("overlap_expert_parallel", "overlap_expert_parallel needs expert_parallel > 1, no full "
      "recomputation, a token_dispatcher other than allgather and, if pipeline_parallel > 1, "
-     "virtual_pipeline > 1", _expert_overlap),
+     "virtual_pipeline > 1 or dualpipe", _expert_overlap),
     ("tp_comm_overlap", "tp_comm_overlap needs tensor_parallel > 1 and sequence_parallel",
      lambda c, _: np.asarray(c.tp_comm_overlap
                             & ((c.tensor_parallel == 1) | ~c.sequence_parallel))),
