@@ -192,8 +192,7 @@ def _searched(
 ) -> SearchResult:
     """The recommended plan may hide the exchange of experts' tokens where the recipe does."""
     settings: dict[str, Any] = {"fp8_recipe": scaled} if scaled else {}
-    if overlaps:
-        settings["overlap_expert_parallel"] = [False, True]
+    settings["overlap_expert_parallel"] = [False, True] if overlaps else [False]
     return planner.search(**dict(question), precision=precision, settings=settings)
 
 

@@ -204,6 +204,18 @@ def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray((named & (not blocks)) | (c.expert_imbalance > maximum))
 
 
+def _expert_overlap(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """True where Megatron-Core refuses ``overlap_moe_expert_parallel_comm``.
+
+    NVIDIA/Megatron-LM, ``TransformerConfig.__post_init__``.
+    """
+    lacking = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
+    lacking = lacking | (c.token_dispatcher == TokenDispatcher.ALLGATHER)
+    unsplit = (c.pipeline_parallel > 1) & (c.virtual_pipeline == 1)
+    unsplit = unsplit & (c.pipeline_schedule != PipelineSchedule.DUALPIPE)
+    return np.asarray(c.overlap_expert_parallel & (lacking | unsplit))
+
+
 def _head_exchange(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where all-to-all context parallelism has heads that the ranks do not divide."""
     used = (c.cp_comm_type == ContextExchange.A2A) & (c.context_parallel > 1)
@@ -316,10 +328,9 @@ OPTION_RULES = (
     ("expert_routing", "token_dispatcher, expert_capacity_factor, expert_imbalance and "
      "expert_compute loop need experts; expert_imbalance is at most the experts over those that a "
      "token visits", _routing),
-    ("overlap_expert_parallel", "overlap_expert_parallel needs expert_parallel > 1 and no full "
-     "recomputation",
-     lambda c, _: np.asarray(c.overlap_expert_parallel
-                            & ((c.expert_parallel == 1) | (c.recompute == Recompute.FULL)))),
+    ("overlap_expert_parallel", "overlap_expert_parallel needs expert_parallel > 1, no full "
+     "recomputation, a token_dispatcher other than allgather and, if pipeline_parallel > 1, "
+     "virtual_pipeline > 1 or dualpipe", _expert_overlap),
     ("tp_comm_overlap", "tp_comm_overlap needs tensor_parallel > 1 and sequence_parallel",
      lambda c, _: np.asarray(c.tp_comm_overlap
                             & ((c.tensor_parallel == 1) | ~c.sequence_parallel))),

@@ -13,8 +13,8 @@ from planner.estimators.inference.weights import held_experts
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.operators import Operator, make_operator
 from planner.estimators.training.micro_batch_share import MicroBatchShare
-from planner.formulas.collectives import distinct_domain_share, unhidden_time
-from planner.formulas.routing import expert_imbalance_factor
+from planner.formulas.collectives import unhidden_time
+from planner.formulas.routing import domains_reached, expert_imbalance_factor
 from planner.layers.model import Layer
 from planner.layers.operators import ExpertBias, ExpertExchange, Experts, Permute
 from planner.specs.framework import Execution
@@ -27,6 +27,25 @@ def repeated_grouped_share(execution: Execution) -> float:
     """Share of the experts' products that selective recomputation without modules repeats."""
     of_all, of_grouped = execution.selective_share, execution.selective_grouped
     return of_all if of_grouped is None else of_grouped
+
+
+def reached_by_token(layer: Layer, num_domains: FloatArray) -> FloatArray:
+    """Return over how many of ``num_domains`` equal shares of experts a token's stand on average.
+
+    Experts are shared out in order, so groups of them stand on consecutive ranks. The limit is
+    the model's: engines, NeMo AutoModel (``Gate``) and Megatron-Core
+    (``moe_router_num_groups``) route by it.
+    """
+    experts = layer.experts
+    if experts is None:
+        return np.ones(())
+    return domains_reached(
+        num_experts=experts.num_experts,
+        num_experts_per_tok=experts.per_token,
+        num_domains=num_domains,
+        n_group=experts.n_group,
+        topk_group=experts.topk_group,
+    )
 
 
 def training_experts(share: MicroBatchShare, op: Experts, layer: Layer) -> Iterator[Operator]:
@@ -141,14 +160,14 @@ def training_exchange(
             num_bytes, CommunicationGroup(size=ranks, stride=1)
         )
     time = unhidden_time(
-        communication=np.where(gathers, gathered, _dispatch_time(share, op, bytes_of_pairs)),
+        communication=np.where(gathers, gathered, _dispatch_time(share, op, layer, bytes_of_pairs)),
         hidden=share.overlap.expert_parallel,
     )
     yield make_operator(op, time, time, part="expert_parallel")
 
 
 def _dispatch_time(
-    share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
+    share: MicroBatchShare, op: ExpertExchange, layer: Layer, bytes_of_pairs: FloatArray
 ) -> FloatArray:
     """Return seconds of an all-to-all each way, with collectives inside expert-tensor groups.
 
@@ -157,17 +176,16 @@ def _dispatch_time(
     domains.
     """
     machine, dispatcher = share.machine, share.token_dispatcher
-    domains = machine.num_domains(share.expert_group)
-    once = distinct_domain_share(num_copies=op.per_token, num_domains=domains)
+    domains = reached_by_token(layer, machine.num_domains(share.expert_group))
+    ranks = reached_by_token(layer, share.expert_parallel)
     default = float(TokenDispatcher.FLEX) if share.execution.deduplicated_dispatch else 0.0
     used = np.where(dispatcher == TokenDispatcher.AUTO, default, dispatcher)
-    by_rank = distinct_domain_share(num_copies=op.per_token, num_domains=share.expert_parallel)
     is_flex = used == TokenDispatcher.FLEX
     one_way = machine.collective(
         "all_to_all",
-        bytes_of_pairs * np.where(is_flex, by_rank, 1.0),
+        bytes_of_pairs * np.where(is_flex, ranks / op.per_token, 1.0),
         share.expert_group,
-        sent_across=np.where(is_flex, once / by_rank, 1.0),
+        sent_across=np.where(is_flex, domains / ranks, 1.0),
     )
     machine.unused(dispatcher == TokenDispatcher.ALLGATHER, "all_to_all")
     if np.all(share.expert_tensor_parallel == 1):
@@ -193,9 +211,15 @@ def serving_exchange(share: BatchShare, op: ExpertExchange, layer: Layer) -> Ite
     num_bytes = 2.0 * (share.batch.tokens + copied) * share.hidden_size
     together = share.kernels.all_reduce(num_bytes, group)
     gathered = machine.gather_scatter_time(num_bytes, group)
-    sent = distinct_domain_share(num_copies=op.per_token, num_domains=machine.num_domains(group))
-    sent_bytes = 2.0 * share.tokens * op.columns.total * np.minimum(op.per_token, c.expert_parallel)
-    sent_both_ways = 2.0 * machine.collective("all_to_all", sent_bytes, group, sent_across=sent)
+    copies = np.minimum(op.per_token, c.expert_parallel)
+    domains = reached_by_token(layer, machine.num_domains(group))
+    one_way = machine.collective(
+        "all_to_all",
+        2.0 * share.tokens * op.columns.total * copies,
+        group,
+        sent_across=np.minimum(domains / copies, 1.0),
+    )
+    sent_both_ways = 2.0 * one_way
     is_data_parallel = c.attention_data_parallel * c.context_parallel > 1
     if machine.ledger is not None:
         is_gathered = gathered <= sent_both_ways

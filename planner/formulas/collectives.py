@@ -77,19 +77,6 @@ def all_to_all_bandwidth(
     return np.where(n > g, np.minimum(inside, across), scale_up)
 
 
-def distinct_domain_share(*, num_copies: Numeric, num_domains: Numeric) -> FloatArray:
-    r"""Return distinct domains over copies, for a token sent to k experts over N domains.
-
-    .. math:: \frac{N}{k} \left(1 - (1 - 1/N)^k\right)
-
-    A dispatch that sends a token to each domain once carries this share of the copies.
-
-    Derived here: one of N domains is missed by k draws with the probability (1 - 1/N)^k.
-    """
-    k, n = num_copies, np.asarray(num_domains, dtype=np.float64)
-    return np.asarray(n * (1 - (1 - 1 / n) ** k) / k)
-
-
 def bus_volume(*, num_bytes: Numeric, group_size: Numeric, passes: Numeric) -> FloatArray:
     r"""Return bytes on the wire per rank; ``passes``: 2 for an all-reduce, else 1.
 

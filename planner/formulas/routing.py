@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import comb
+
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
@@ -29,6 +31,52 @@ def experts_touched(
     spread = -np.expm1(-np.log1p(safe * k * np.asarray(tokens) / e) / safe)
     touched = e * np.where(d > 0, np.minimum(spread, even), even)
     return np.maximum(touched, k * np.minimum(tokens, 1.0))
+
+
+def domains_reached(
+    *,
+    num_experts: int,
+    num_experts_per_tok: int,
+    num_domains: Numeric,
+    n_group: int = 1,
+    topk_group: int = 1,
+) -> FloatArray:
+    r"""Return over how many of N domains the k experts of a token stand on average.
+
+    .. math:: N \left(1 - \sum_j \frac{\binom{g}{j} \binom{G - g}{M - j}}{\binom{G}{M}}
+        \prod_{i < k} \frac{A - j r - i}{A - i}\right)
+
+    The k different experts are among the A = M E / G of the M groups (``topk_group``) out of G
+    (``n_group``) with the highest scores [1]_. A domain holds r experts of each of g groups; it
+    is missed if none of those of its j chosen groups is drawn. Where groups and domains do not
+    align, experts are drawn from all.
+
+    Derived here: groups and experts are drawn without replacement.
+
+    References
+    ----------
+    .. [1] DeepSeek-AI, "DeepSeek-V3 technical report," 2024, arXiv:2412.19437, section 2.1.2.
+    """
+    n = np.asarray(num_domains, dtype=np.float64)
+    aligned = (n % n_group == 0) | (n_group % n == 0)
+    if n_group > 1 and not aligned.all():
+        size = {"num_experts": num_experts, "num_experts_per_tok": num_experts_per_tok}
+        limit = {"n_group": n_group, "topk_group": topk_group}
+        limited = domains_reached(**size, **limit, num_domains=np.where(aligned, n, 1.0))
+        return np.where(aligned, limited, domains_reached(**size, num_domains=n))
+    held = np.maximum(n_group / n, 1.0)
+    among, inside = topk_group * num_experts / n_group, num_experts / (n * held)
+    missed = np.zeros(n.shape)
+    for chosen in range(topk_group + 1):
+        chances = [
+            comb(g, chosen) * comb(n_group - g, topk_group - chosen) / comb(n_group, topk_group)
+            for g in range(n_group + 1)
+        ]
+        chance = np.asarray(chances)[held.astype(np.intp)]
+        for i in range(num_experts_per_tok):
+            chance = chance * np.maximum(among - chosen * inside - i, 0.0) / (among - i)
+        missed = missed + chance
+    return np.asarray(np.minimum(n * (1 - missed), num_experts_per_tok))
 
 
 def zipf_shares(*, number: int, exponent: float) -> FloatArray:

@@ -66,6 +66,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
         "mlp_bias": forward.bias,
         **{name: size or None for name, size in _fields_of(forward, _EXPERT_SIZES).items()},
         **_fields_of(forward, _EXPERT_FLAGS),
+        **(_fields_of(forward, _GROUPS) if forward.n_group > 1 else dict.fromkeys(_GROUPS)),
         "num_dense_layers": dense.num_hidden_layers if dense else 0,
         **latent,
     }
@@ -79,6 +80,7 @@ _EXPERT_SIZES = (
     *("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
     *("shared_intermediate_size", "moe_latent_size"),
 )
+_GROUPS = ("n_group", "topk_group")
 _EXPERT_FLAGS = ("shared_expert_gate", "router_bias")
 
 
@@ -220,12 +222,13 @@ def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]
         **{name: int(shape.get(name) or 0) for name in _EXPERT_SIZES},
         "num_experts_per_tok": int(shape.get("num_experts_per_tok") or 2),
         "moe_intermediate_size": int(shape.get("moe_intermediate_size") or width),
+        **{name: int(shape.get(name) or 1) for name in _GROUPS},
         **{name: bool(shape.get(name)) for name in _EXPERT_FLAGS},
     }
 
 
 # Options of frameworks do not have these, or take them from the tokenizer.
-_OPTIONAL_SIZES = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
+_OPTIONAL_SIZES = (*("vocab_size", "max_position_embeddings", "tie_word_embeddings", "n_group"),)
 
 
 def find_model(
@@ -273,11 +276,15 @@ def _same_layers(model: ModelSpec, other: ModelSpec, open_sizes: list[str]) -> b
         model.vocab_size <= other.vocab_size < model.vocab_size + 1024
     ):
         return False
-    return _comparable_layers(model) == _comparable_layers(other)
+    groups = {"n_group": 1, "topk_group": 1} if "n_group" in open_sizes else {}
+    return _comparable_layers(model, groups) == _comparable_layers(other, groups)
 
 
-def _comparable_layers(model: ModelSpec) -> list[Any]:
-    """Return layers without details that configurations spell differently: biases and gates."""
+def _comparable_layers(model: ModelSpec, groups: Mapping[str, Any]) -> list[Any]:
+    """Return layers without details that configurations spell differently: biases and gates.
+
+    ``groups``: groups of experts, where a configuration does not say them.
+    """
     return [
         (
             group.num_hidden_layers,
@@ -286,7 +293,9 @@ def _comparable_layers(model: ModelSpec) -> list[Any]:
             None
             if group.feed_forward is None
             else replace(
-                group.feed_forward, bias=False, router_bias=False, shared_expert_gate=False
+                group.feed_forward,
+                **dict.fromkeys(("bias", *_EXPERT_FLAGS), False),
+                **groups,
             ),
         )
         for group in model.layer_groups
@@ -349,9 +358,6 @@ def _to_toml_value(value: object) -> Any:
     if is_dataclass(value):
         return _table(value)
     return [_to_toml_value(entry) for entry in value] if isinstance(value, tuple) else value
-
-
-_EXPERT_GROUPS = 8
 
 
 def config_json(model: ModelSpec) -> Config | None:
@@ -430,19 +436,16 @@ def _family_configs(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Confi
     sizes = {**vars(attention), **vars(forward), **vars(first.feed_forward)}
     sizes |= {
         name: getattr(forward, name)
-        for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+        for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size", *_GROUPS)
     }
     is_latent = attention.kind is AttentionKind.LATENT
     if is_latent:
         expert_width = forward.moe_intermediate_size or 1
-        grouped = forward.num_experts % _EXPERT_GROUPS == 0
         sizes |= {
             "q_lora_rank": attention.q_lora_rank or None,
             "qk_nope_head_dim": attention.head_dim - attention.qk_rope_head_dim,
             "expert_width": expert_width,
             "n_shared_experts": forward.shared_intermediate_size // expert_width,
-            "n_group": _EXPERT_GROUPS if grouped else 1,
-            "topk_group": _EXPERT_GROUPS // 2 if grouped else 1,
             "num_nextn_predict_layers": model.num_nextn_predict_layers,
         }
     sizes |= {"dense_layers": dense, "mlp_only_layers": list(range(dense))}

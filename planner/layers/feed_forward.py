@@ -463,6 +463,8 @@ def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:
         module="experts",
         num_experts=feed_forward.num_experts,
         per_token=k,
+        n_group=feed_forward.n_group,
+        topk_group=feed_forward.topk_group,
         depth=inputs,
         width=width,
         matrices=of_activation + 1,

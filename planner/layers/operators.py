@@ -400,11 +400,14 @@ class Experts(LayerOperator):
     """All matrices of routed experts, each on the tokens sent to it.
 
     ``depth`` is the width of what an expert reads and writes, ``width`` that between its matrices;
-    ``bias``: numbers added in one expert.
+    ``bias``: numbers added in one expert. A token goes to experts of ``topk_group`` of the
+    ``n_group`` groups.
     """
 
     num_experts: int
     per_token: int
+    n_group: int
+    topk_group: int
     depth: int
     width: int
     matrices: int

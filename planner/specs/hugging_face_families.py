@@ -269,7 +269,11 @@ _USUAL_MODEL = {
     "num_nextn_predict_layers": "@prediction_modules",
 }
 _DENSE = {"intermediate_size": "intermediate_size"}
-_EXPERTS = {name: name for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size")}
+_EXPERTS = {
+    **{name: name for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size")},
+    "n_group": "n_group=1",
+    "topk_group": "topk_group=1",
+}
 _RULES = (rules, sparse_rules)
 _MIXERS = {
     "full": ("full_attention", "attention"),

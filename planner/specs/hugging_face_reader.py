@@ -31,6 +31,8 @@ _SYNONYMS = (
         "moe_top_k",
         "moe_k",
     ),
+    ("n_group", "num_expert_group", "num_expert_groups"),
+    ("topk_group", "num_limited_groups"),
     ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"),
 )
 # By transformers, and by the code of InternVL and of DeepSeek-VL2.

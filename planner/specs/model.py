@@ -47,6 +47,8 @@ class FeedForwardSpec:
     bias : the matrices have biases
     num_experts : routed experts; 0: dense
     num_experts_per_tok : routed experts that a token visits
+    n_group : groups of equally many experts, some of them for a token; 1: no groups
+    topk_group : groups that a token's experts are chosen from
     moe_intermediate_size : width of a routed expert
     moe_latent_size : width that tokens are projected to before their experts; 0: not projected
     shared_intermediate_size : width of all shared experts together
@@ -59,6 +61,8 @@ class FeedForwardSpec:
     bias: bool = False
     num_experts: SizeOrZero = 0
     num_experts_per_tok: SizeOrZero = 0
+    n_group: Size = 1
+    topk_group: Size = 1
     moe_intermediate_size: SizeOrZero = 0
     moe_latent_size: SizeOrZero = 0
     shared_intermediate_size: SizeOrZero = 0
@@ -494,6 +498,13 @@ def _expert_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
         yield f"num_experts_per_tok {routed} must be from 1 to num_experts {experts}"
     if experts > MOST["num_experts"]:
         yield f"num_experts {experts} is more than {MOST['num_experts']}"
+    groups, chosen = feed_forward.n_group, feed_forward.topk_group
+    if experts % groups:
+        yield f"n_group {groups} must divide num_experts {experts}"
+    if chosen > groups:
+        yield f"topk_group {chosen} must be from 1 to n_group {groups}"
+    elif routed * groups > chosen * experts:
+        yield f"topk_group {chosen} has fewer experts than num_experts_per_tok {routed}"
     if not feed_forward.moe_intermediate_size:
         yield "num_experts needs moe_intermediate_size"
     if feed_forward.intermediate_size:
@@ -519,6 +530,8 @@ def _dense_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
     ):
         if getattr(feed_forward, name):
             yield f"{name} needs num_experts"
+    if feed_forward.n_group > 1 or feed_forward.topk_group > 1:
+        yield "n_group and topk_group need num_experts"
 
 
 def _model_errors(model: ModelSpec) -> Iterator[str]:

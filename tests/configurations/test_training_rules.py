@@ -23,6 +23,13 @@ FP8 = {"precision": 2}
 FOUR_STAGES = {"num_gpus": 4, "pipeline_parallel": 4, "global_batch_size": 4}
 EXPERTS = {"num_gpus": 2, "expert_parallel": 2, "global_batch_size": 2}
 SPLIT = {"num_gpus": 4, "context_parallel": 2, "global_batch_size": 2}
+STAGED = {
+    **EXPERTS,
+    "num_gpus": 4,
+    "pipeline_parallel": 2,
+    "global_batch_size": 8,
+    "micro_batch_size": 1,
+}
 MIXTRAL = {"model": "mixtral-8x7b"}
 STAGES = {"num_gpus": 4, "pipeline_parallel": 4}
 
@@ -301,6 +308,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         "overlap_expert_parallel",
         {**EXPERTS, "overlap_expert_parallel": True, "recompute": 2},
         {**EXPERTS, "overlap_expert_parallel": True},
+        MIXTRAL,
+    ),
+    (
+        "overlap_expert_parallel",
+        {**EXPERTS, "overlap_expert_parallel": True, "token_dispatcher": 1},
+        {**EXPERTS, "overlap_expert_parallel": True, "token_dispatcher": 3},
+        MIXTRAL,
+    ),
+    (
+        "overlap_expert_parallel",
+        {**STAGED, "overlap_expert_parallel": True},
+        {**STAGED, "overlap_expert_parallel": True, "virtual_pipeline": 2},
         MIXTRAL,
     ),
     ("expert_routing", {"expert_imbalance": 1.5}, {}, {}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from planner.formulas.collectives import (
     all_to_all_bandwidth,
     bus_volume,
     collective_time,
-    distinct_domain_share,
     group_bandwidth,
     large_scale_slowdown_time,
     network_latency,
@@ -124,14 +123,6 @@ def test_all_to_all_sends_pieces_over_fabric_and_network(
         sent_across=sent,
     )
     assert (size - 1) * 1e9 / rate == pytest.approx(seconds, rel=1e-12)
-
-
-@pytest.mark.parametrize(("copies", "domains"), [(1, 4), (2, 2), (3, 4), (4, 3), (6, 2)])
-def test_distinct_share_equals_counted_draws(copies: int, domains: int) -> None:
-    draws = list(product(range(domains), repeat=copies))
-    distinct = sum(len(set(draw)) for draw in draws) / len(draws)
-    share = distinct_domain_share(num_copies=copies, num_domains=domains)
-    assert share == pytest.approx(distinct / copies, rel=1e-12)
 
 
 @pytest.mark.parametrize(

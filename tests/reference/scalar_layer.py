@@ -25,6 +25,7 @@ from scalar_machine import (
     key_heads,
     of_gradients,
     own_tokens,
+    reached,
     recipe_of,
     send,
     shown,
@@ -420,7 +421,7 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     grouped = world.framework.execution.selective_share if grouped is None else grouped
     passes = world.framework.execution.permute_passes
     permute = sum(elementwise(world, passes * 4 * pairs * h) for _ in ("there", "back"))
-    there_and_back = _expert_exchange(world, layout, h, mlp.num_experts_per_tok)
+    there_and_back = _expert_exchange(world, layout, h, mlp)
     there_and_back *= 1 - world.framework.overlap.expert_parallel
     router = _linear(world, layout, own, mlp.num_experts, hidden, precision=world.sixteen_bit)
     latent: Ops = {}
@@ -446,10 +447,10 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     }
 
 
-def _expert_exchange(world: World, layout: Layout, h: int, copies: int) -> float:
+def _expert_exchange(world: World, layout: Layout, h: int, mlp: FeedForwardSpec) -> float:
     """Tokens there and back, by dispatcher; ranks that split experts gather and add up."""
     own, e = own_tokens(world, layout), layout.expert_parallel
-    split = layout.expert_tensor_parallel
+    split, copies = layout.expert_tensor_parallel, mlp.num_experts_per_tok
     named, ranks = layout.token_dispatcher, e * split
     if named == "allgather":
         whole = 2 * own * h * ranks
@@ -458,9 +459,13 @@ def _expert_exchange(world: World, layout: Layout, h: int, copies: int) -> float
     once = world.framework.execution.deduplicated_dispatch if named == "auto" else named == "flex"
     num_bytes = 2 * own * copies * expert_load(layout) * h
     # DeepEP: a token goes once to each rank that has an expert of it.
-    by_rank = e * (1 - (1 - 1 / e) ** copies) / copies if once else 1.0
-    sent = by_rank * num_bytes
-    seconds = 2 * all_to_all(world, sent, e, copies if once else None, split, by_rank)
+    ranks = reached(mlp, e)
+    sent = ranks / copies * num_bytes if once else num_bytes
+
+    def across(domains: float) -> float:
+        return reached(mlp, domains) / ranks if once else 1.0
+
+    seconds = 2 * all_to_all(world, sent, e, split, across)
     for kind in ("all_gather", "reduce_scatter"):
         seconds += collective(world, kind, num_bytes * split, split, 1)
     return seconds

@@ -5,7 +5,9 @@ Part of the naive twin: it reads specs and imports none of the code it checks.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -387,14 +389,12 @@ def all_to_all(
     world: World,
     num_bytes: float,
     size: int,
-    copies: int | None = None,
     stride: int = 1,
-    by_rank: float = 1.0,
+    sent_across: Callable[[float], float] = lambda domains: 1.0,
 ) -> float:
     """Each rank sends every other its piece: some over the fabric, some by its own NIC.
 
-    A dispatch that sends a token once to each domain carries N (1 - (1 - 1/N)^k) of its k
-    copies, the domains that k draws out of N hit. ``by_rank``: share of the copies in the bytes.
+    ``sent_across``: of a number of domains, the share of the bytes between them that is sent.
     """
     if size <= 1:
         return 0.0
@@ -408,12 +408,31 @@ def all_to_all(
     if domains > 1:
         wait = out.base_latency + out.latency_per_doubling * max(math.log2(domains / 2), 0)
         seconds_across = piece * (size - local) / network_rate(world)
-        if copies:
-            seconds_across *= domains * (1 - (1 - 1 / domains) ** copies) / copies / by_rank
+        seconds_across *= sent_across(domains)
     volume = piece * (size - 1)
     ramp = 1 + math.sqrt(e.ramp_bytes / volume)
     slowest = max(seconds_inside, seconds_across) * ramp * (size + e.small_group_penalty) / size
     return e.base_latency + e.latency_per_rank * (local - 1) + wait + slowest
+
+
+def reached(mlp: Any, shares: float) -> float:
+    """Over how many of equal shares of the experts the experts of a token stand on average.
+
+    By the groups that it may be routed to, each as likely: the experts of a share that are among
+    those of the chosen groups, all of which the token must miss.
+    """
+    experts, groups, chosen = mlp.num_experts, mlp.n_group, mlp.topk_group
+    if shares % groups and groups % shares:
+        groups, chosen = 1, 1
+    own, size = experts / shares, experts / groups
+    missed = []
+    for among in itertools.combinations(range(groups), chosen):
+        starts = [group * size for group in among]
+        held = sum(max(min(start + size, own) - start, 0.0) for start in starts)
+        left = chosen * size
+        chances = (max(left - held - i, 0.0) / (left - i) for i in range(mlp.num_experts_per_tok))
+        missed.append(math.prod(chances))
+    return min(shares * (1 - sum(missed) / len(missed)), mlp.num_experts_per_tok)
 
 
 def send(world: World, num_bytes: float, leaves_domain: bool) -> float:

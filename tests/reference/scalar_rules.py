@@ -108,7 +108,9 @@ def _experts(world: World, c: Layout) -> set[str]:
     blocks = [g.feed_forward for g in world.model.layer_groups if g.feed_forward]
     apart = [one.num_experts / one.num_experts_per_tok for one in blocks if one.num_experts]
     crowded = sparse and c.expert_imbalance > max(apart)
-    alone = e == 1 or c.recompute == "full"
+    alone = e == 1 or c.recompute == "full" or c.token_dispatcher == "allgather"
+    dual = c.pipeline_schedule == "dualpipe"
+    alone |= c.pipeline_parallel > 1 and c.virtual_pipeline == 1 and not dual
     return _named(
         expert_tensor_parallel=part if sparse else c.expert_tensor_parallel > 1,
         expert_routing=crowded if sparse else routed,

@@ -242,8 +242,13 @@ def _routed(world: ServingWorld, c: Replica, batch: StepBatch, own: _Share, mlp:
     if c.attention_data_parallel > 1:
         gather = scalar_machine.collective(world.links, "all_gather", everything, size, 1)
         scatter = scalar_machine.collective(world.links, "reduce_scatter", everything, size, 1)
-        sent = 2 * own.tokens * h * min(k, c.expert_parallel)
-        there = scalar_machine.all_to_all(world.links, sent, size, k)
+        copies = min(k, c.expert_parallel)
+
+        def across(domains: float) -> float:
+            return min(scalar_machine.reached(mlp, domains) / copies, 1.0)
+
+        sent = 2 * own.tokens * h * copies
+        there = scalar_machine.all_to_all(world.links, sent, size, sent_across=across)
         exchange = min(gather + scatter, 2 * there)
     return {
         "router": product(world, own.tokens, number, h, "w16a16"),

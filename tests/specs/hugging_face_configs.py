@@ -125,7 +125,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "deepseek-v3": {
         "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,
         "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1,
-        "num_experts_per_tok": 8, "first_k_dense_replace": 3, "moe_layer_freq": 1,
+        "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4,
+        "first_k_dense_replace": 3, "moe_layer_freq": 1,
         "num_attention_heads": 128, "num_key_value_heads": 128, "num_hidden_layers": 61,
         "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
         "qk_rope_head_dim": 64, "v_head_dim": 128, "max_position_embeddings": 163840,
@@ -193,6 +194,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840,
         "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_routed_experts": 256,
         "n_shared_experts": 1, "num_attention_heads": 128, "num_experts_per_tok": 8,
+        "n_group": 8, "topk_group": 4,
         "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1,
         "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
         "tie_word_embeddings": False, "vocab_size": 129280,

@@ -139,6 +139,7 @@ PUBLISHED_CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "bailing_moe_v2", "head_dim": 128, "num_key_value_heads": 4, "use_qk_norm":
         True, "use_qkv_bias": False, "use_bias": False, "vocab_size": 157184,
         "moe_router_enable_expert_bias": True, "num_experts": 256, "num_experts_per_tok": 8,
+        "n_group": 8, "topk_group": 4,
         "num_shared_experts": 1, "first_k_dense_replace": 1, "tie_word_embeddings": False,
         "hidden_size": 2048, "intermediate_size": 5120, "max_position_embeddings": 65536,
         "moe_intermediate_size": 512, "num_attention_heads": 16, "num_hidden_layers": 20,

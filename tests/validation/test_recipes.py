@@ -36,14 +36,10 @@ def found() -> list[Compared]:
 
 
 def test_default_spaces_contain_their_values() -> None:
-    """With the precision named, without what some recipes alone state.
-
-    Layers that one repeats, scales in 8 bit, an exchange of experts' tokens behind computation.
-    """
+    """With the precision named, without layers that one recipe repeats and scales in 8 bit."""
     for recipe in recipes():
         layout = layout_of(recipe)
         del layout["recompute_num_layers"]
-        del layout["overlap_expert_parallel"]
         layout.pop("fp8_recipe", None)
         asked = Request(**question_of(recipe), precision=layout["precision"])
         (source,) = make_plan(asked).problem.sources

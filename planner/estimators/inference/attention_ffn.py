@@ -11,13 +11,13 @@ from planner.base.arrays import CodeArray, FloatArray, add
 from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.configurations.configuration_tables import AttentionFfnConfigurations
+from planner.estimators.experts import reached_by_token
 from planner.estimators.inference.batch_share import BatchShare, ServingInputs
 from planner.estimators.inference.continuous_batching import decode_batch
 from planner.estimators.inference.engine_step import host_overhead, launch_time
 from planner.estimators.inference.serving_estimate import broken_serving_rule
 from planner.estimators.inference.serving_memory import ServingMemory, serving_memory
 from planner.estimators.layer_operators import layer_operators
-from planner.formulas.collectives import distinct_domain_share
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of
 from planner.layers.operators import ExpertExchange, LayerOperator
 from planner.specs.model import LayerGroup
@@ -148,9 +148,8 @@ class _MicroBatch:
         machine, c = self.ffn.machine, self.ffn.configurations
         attention_gpus, ffn_gpus = self.attention.configurations.stage_gpus, c.stage_gpus
         domain = machine.cluster.scale_up.domain_size
-        chosen = layer.experts.per_token if layer.experts else 1
         groups, domains = (
-            chosen * distinct_domain_share(num_copies=chosen, num_domains=number)
+            reached_by_token(layer, number)
             for number in (c.expert_parallel, np.ceil(ffn_gpus / domain))
         )
         num_bytes = number_bytes * self.ffn.hidden_size * self.ffn.batch.tokens
