@@ -11,7 +11,11 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.closed_loop import RequestMeans
-from planner.estimators.inference.continuous_batching import decode_line, decode_steps
+from planner.estimators.inference.continuous_batching import (
+    captured_sequences,
+    decode_line,
+    decode_steps,
+)
 from planner.estimators.inference.disaggregated import Pools
 from planner.formulas.draining import drain_steps, wave_quantization_ratio
 
@@ -97,7 +101,16 @@ def share_until_the_end(
     # The rate includes the time per sequence; the end has more steps of fewer sequences, which
     # take less than the line through steps of many.
     few = decode_line(inputs, configurations, np.maximum(running * _LEFT_AT_THE_END, 1.0))[0]
-    rest = rest * decode_steps(inputs) * np.minimum(few, costs.fixed)
+    few = np.minimum(few, costs.fixed)
+    captured = captured_sequences(inputs, configurations)
+    if np.any(running > captured):
+        # Of exponential lengths the last n take H(n) mean ones, near ln n + 0.58.
+        within = np.minimum(
+            (np.log(captured) + np.euler_gamma) / (np.log(running) + np.euler_gamma), 1
+        )
+        last = decode_line(inputs, configurations, np.minimum(captured / 4, running))[0]
+        few = few + within * (np.minimum(last, few) - few)
+    rest = rest * decode_steps(inputs) * few
     return np.asarray(seconds / (seconds + rest + served.intake_time))
 
 
