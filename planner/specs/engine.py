@@ -110,6 +110,8 @@ class EngineExecution:
     quantized_launch_time : additional host time to launch a product of quantized weights [s]
     captured_context : decode steps over longer contexts [tokens] are launched like those of
         prompts, without graphs; 0: no limit
+    captured_batch : decode steps of more sequences of an attention rank are launched like those of
+        prompts, without graphs, unless a vendor tunes the server; 0: no limit
     host_link_fraction : bandwidth of copies of offloaded weights and cache over that of the host
         link; measured for pinned copies over PCIe: 24 to 26 of 32 GB/s
     hidden_copies : share of a step's computation that can hide offloading copies
@@ -184,6 +186,7 @@ class EngineExecution:
     network_callback_time: Seconds = 0.0
     quantized_launch_time: Seconds = 0.0
     captured_context: Annotated[int, Strict(), Interval(ge=0, le=10**9)] = 0
+    captured_batch: Annotated[int, Strict(), Interval(ge=0, le=10**6)] = 0
     host_link_fraction: Fraction = 0.8
     hidden_copies: Share = 1.0
     host_attention_fraction: FractionOrZero = 0.0

@@ -59,6 +59,7 @@ EXECUTIONS: list[dict[str, Any]] = [
     {},
     {"host_attention_fraction": 0.3, "hidden_copies": 0.4, "prefill_launch_time": 8e-4},
     {"decode_launch_time": 3e-4, "captured_context": 600, "score_passes": 2.0},
+    {"captured_batch": 3, "prefill_launch_time": 4e-4},
     {"sustained_clock": 0.5},
     {"row_instructions": 2.0, "vector_rows": 40},
     {

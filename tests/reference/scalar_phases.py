@@ -102,6 +102,9 @@ def decode_line(world: ServingWorld, c: Replica, sequences: float) -> tuple[floa
     whole = max(sequences, 1.0)
     half = max(whole / 2, 0.5)
     p, times = c.pipeline_parallel, []
+    largest = p * c.attention_data_parallel * (world.execution.captured_batch or float("inf"))
+    if whole > largest:
+        half = max(half, (whole + largest) / 2)
     for number in (whole, half):
         one = step(world, c, decoding_batch(world, number / p), True)
         verified = one.cycle(min(number, p)) * (1 + world.workload.draft_cost)

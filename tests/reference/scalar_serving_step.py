@@ -122,7 +122,12 @@ def _launched(
         matrices = of_attention if c.quantization != "w16a16" else 0
         matrices += of_feed_forward if narrow != "w16a16" else 0
         each += execution.quantized_launch_time * matrices
-    captured = decoding and batch.context <= (execution.captured_context or float("inf"))
+    captured = (
+        decoding
+        and batch.context <= (execution.captured_context or float("inf"))
+        and batch.decoding * _busiest(c, batch.decoding)
+        <= (execution.captured_batch or float("inf"))
+    )
     if not captured or execution.decode_launch_time > 0:
         each += scalar_served_adapters.launched(world, c, group)
     if captured:

@@ -11,7 +11,11 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.closed_loop import RequestMeans
-from planner.estimators.inference.continuous_batching import decode_line, decode_steps
+from planner.estimators.inference.continuous_batching import (
+    captured_sequences,
+    decode_line,
+    decode_steps,
+)
 from planner.estimators.inference.disaggregated import Pools
 from planner.formulas.draining import drain_steps, wave_quantization_ratio
 
@@ -95,9 +99,15 @@ def share_until_the_end(
         return np.asarray(seconds / (seconds / ratio + served.intake_time))
     rest = drain_steps(waves=waves, running=running, variation=work.output_variation)
     # The rate includes the time per sequence; the end has more steps of fewer sequences, which
-    # take less than the line through steps of many.
-    few = decode_line(inputs, configurations, np.maximum(running * _LEFT_AT_THE_END, 1.0))[0]
-    rest = rest * decode_steps(inputs) * np.minimum(few, costs.fixed)
+    # take less than the line through steps of many, the last of them as CUDA graphs.
+    captured = captured_sequences(inputs, configurations)
+    sequences = np.clip(running * _LEFT_AT_THE_END, 1.0, captured)
+    few = np.minimum(decode_line(inputs, configurations, sequences)[0], costs.fixed)
+    # Of exponential lengths the last n take H(n) mean ones, near ln n + 0.58; the first one of all
+    # is not in the rest.
+    most, last = (np.log(number) + np.euler_gamma for number in (running, captured))
+    few = costs.fixed + np.minimum(last / np.maximum(most - 1, 1.0), 1.0) * (few - costs.fixed)
+    rest = rest * decode_steps(inputs) * few
     return np.asarray(seconds / (seconds + rest + served.intake_time))
 
 

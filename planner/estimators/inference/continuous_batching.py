@@ -161,12 +161,21 @@ def decode_line(
     c = configurations
     upper = np.maximum(sequences, 1.0)
     lower = np.maximum(upper / 2, 0.5)
+    # Both are within the CUDA graphs, or beyond them: a step leaps between the two.
+    captured = captured_sequences(inputs, c)
+    lower = np.where(upper > captured, np.maximum(lower, (upper + captured) / 2), lower)
     sizes = two_sizes(inputs, c, upper, lower)
     times = (cycle or _pipeline_cycle)(inputs, c, sizes) * (1 + inputs.workload.draft_cost)
     times = times + drafting_time(inputs, c, decode_batch(inputs, sizes))
     # Where more sequences change the kernel, the line would cross zero: a step has a beginning.
     slope = np.minimum((times[0] - times[1]) / (upper - lower), 0.99 * times[0] / upper)
     return times[0] - slope * upper, slope
+
+
+def captured_sequences(inputs: ServingInputs, configurations: ServingConfigurations) -> Numeric:
+    """Return decoding sequences of a replica in the largest CUDA graph; infinite: no limit."""
+    ranks = configurations.attention_data_parallel * configurations.pipeline_parallel
+    return ranks * (inputs.engine.execution.captured_batch or np.inf)
 
 
 def _pipeline_cycle(

@@ -230,7 +230,10 @@ def launch_time(share: BatchShare, group: LayerGroup, decoding: bool) -> Numeric
     longest = execution.captured_context or np.inf
     shown = host_time if execution.decode_launch_time > 0 else each
     captured = shown + blocks * execution.decode_launch_time + captured_routing
-    return np.where(share.batch.context > longest, launched, captured)
+    is_launched = (share.batch.context > longest) | (
+        share.decoding > (execution.captured_batch or np.inf)
+    )
+    return np.where(is_launched, launched, captured)
 
 
 def _host_expert_time(share: BatchShare) -> Numeric:

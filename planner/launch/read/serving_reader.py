@@ -667,6 +667,8 @@ def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: s
         server.values["max_num_batched_tokens"] = max(tokens // divisor, 1)
     if reading.value("enforce_eager") == "true":
         server.values["enforce_eager"] = True
+    if captured := parse_size(reading.value("captured_batch")):
+        server.values["captured_batch"] = captured
     if shards := parse_size(reading.value("decode_context_parallel")):
         server.values["decode_context_parallel"] = shards
     if processes := parse_float(reading.value("api_servers")):

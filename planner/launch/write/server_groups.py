@@ -313,6 +313,7 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
         "concurrency": concurrency if concurrency % worker.ranks else None,
         "enforce_eager": bool(job["enforce_eager"]),
         "api_servers": math.ceil(float(job["api_servers"] or 0)) or None,
+        "captured_batch": job["captured_batch"],
         "stream_interval": job["stream_interval"],
         "redundant_experts": worker.redundant_experts or None,
         "stage_layers": job["stage_layers"],

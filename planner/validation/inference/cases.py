@@ -52,7 +52,11 @@ from planner.validation.spec_library import (
     spelled,
     without_variant,
 )
-from planner.workloads.serving.question import with_sequence_limit, without_cuda_graphs
+from planner.workloads.serving.question import (
+    with_graphs,
+    with_sequence_limit,
+    without_cuda_graphs,
+)
 
 
 def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
@@ -411,6 +415,8 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     offline = mode in (Mode.STATIC, Mode.MAX_THROUGHPUT)
     release = stated_release(version)
     default = engine_on(_of_release(rule, release, library), gpu, release, offline=offline)
+    if offline or run.flag("tuned"):
+        default = with_graphs(default, 0)
     engine = scheduled(default, run)
     has_decode_columns = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
     replica = deployment(run, model, gpu, engine, "decode_" if has_decode_columns else "")

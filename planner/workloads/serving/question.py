@@ -424,6 +424,10 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
         draws = lru_characteristic_draws(shares=shares, slots=request.max_loras)
         max_num_seqs = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
         engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=max_num_seqs))
+    if request.tuned or request.workload != "serve":
+        engine = with_graphs(engine, 0)
+    if request.captured_batch is not None:
+        engine = with_graphs(engine, request.captured_batch)
     return without_cuda_graphs(engine) if request.enforce_eager else engine
 
 
@@ -444,6 +448,11 @@ def with_max_num_seqs(inputs: ServingInputs, max_num_seqs: int, concurrency: int
     engine = with_sequence_limit(inputs.engine, max_num_seqs)
     engine = replace(engine, scheduler=inputs.engine.scheduler)
     return replace(inputs, engine=engine, engine_max_num_seqs=concurrency)
+
+
+def with_graphs(engine: EngineProfile, captured_batch: int) -> EngineProfile:
+    """The engine with CUDA graphs of so many sequences; 0: of any, as in vendors' benchmarks."""
+    return replace(engine, execution=replace(engine.execution, captured_batch=captured_batch))
 
 
 def without_cuda_graphs(engine: EngineProfile) -> EngineProfile:
