@@ -55,6 +55,8 @@ from planner.specs.training_workload import TrainingWorkload, layers_of_chunks
 # cuDNN's attention in 8 bit: 128, or 192 for the keys of latent attention.
 WIDEST_FP8_HEAD = 192
 
+_MAMBA = (AttentionKind.MAMBA1, AttentionKind.MAMBA2)
+
 
 def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where 8-bit attention has no kernels, or no other matrix product is in 8 bit."""
@@ -204,13 +206,15 @@ def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
     return np.asarray((named & (not blocks)) | (c.expert_imbalance > maximum))
 
 
-def _expert_overlap(c: TrainingConfigurations, _: Context) -> BoolArray:
+def _expert_overlap(c: TrainingConfigurations, context: Context) -> BoolArray:
     """True where Megatron-Core refuses ``overlap_moe_expert_parallel_comm``.
 
-    NVIDIA/Megatron-LM, ``TransformerConfig.__post_init__``.
+    NVIDIA/Megatron-LM, ``TransformerConfig.__post_init__``; its model with Mamba layers has no
+    schedule for it (NVIDIA-NeMo/Megatron-Bridge#4975).
     """
+    has_mamba = any(mixer.kind in _MAMBA for mixer in context.model.attentions)
     lacking = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
-    lacking = lacking | (c.token_dispatcher == TokenDispatcher.ALLGATHER)
+    lacking = lacking | (c.token_dispatcher == TokenDispatcher.ALLGATHER) | has_mamba
     unsplit = (c.pipeline_parallel > 1) & (c.virtual_pipeline == 1)
     unsplit = unsplit & (c.pipeline_schedule != PipelineSchedule.DUALPIPE)
     return np.asarray(c.overlap_expert_parallel & (lacking | unsplit))
@@ -329,8 +333,8 @@ OPTION_RULES = (
      "expert_compute loop need experts; expert_imbalance is at most the experts over those that a "
      "token visits", _routing),
     ("overlap_expert_parallel", "overlap_expert_parallel needs expert_parallel > 1, no full "
-     "recomputation, a token_dispatcher other than allgather and, if pipeline_parallel > 1, "
-     "virtual_pipeline > 1 or dualpipe", _expert_overlap),
+     "recomputation, a token_dispatcher other than allgather, no Mamba layers and, if "
+     "pipeline_parallel > 1, virtual_pipeline > 1 or dualpipe", _expert_overlap),
     ("tp_comm_overlap", "tp_comm_overlap needs tensor_parallel > 1 and sequence_parallel",
      lambda c, _: np.asarray(c.tp_comm_overlap
                             & ((c.tensor_parallel == 1) | ~c.sequence_parallel))),

@@ -109,6 +109,7 @@ def _experts(world: World, c: Layout) -> set[str]:
     apart = [one.num_experts / one.num_experts_per_tok for one in blocks if one.num_experts]
     crowded = sparse and c.expert_imbalance > max(apart)
     alone = e == 1 or c.recompute == "full" or c.token_dispatcher == "allgather"
+    alone |= any(str(mixer.kind) in ("mamba1", "mamba2") for mixer in world.model.attentions)
     dual = c.pipeline_schedule == "dualpipe"
     alone |= c.pipeline_parallel > 1 and c.virtual_pipeline == 1 and not dual
     return _named(
