@@ -80,7 +80,7 @@ def test_with_a_spare_one_of_each_worker_may_fail():
 
 def test_of_plans_of_as_many_gpus_size_takes_the_one_that_search_recommends():
     """And names it where it takes a little more than the fewest."""
-    asked = {"model": "llama-3-70b", "workload": "serve", "gpu": "mi300x", "request_rate": 25}
+    asked = {"model": "llama-3-70b", "workload": "serve", "gpu": "mi300x", "request_rate": 40}
     asked |= {"confidence": 0.9, "constraints": {"ttft": "2s", "tpot": "50ms"}}
     found = planner.search(**asked)
     (size,) = planner.size(**asked).sizes
