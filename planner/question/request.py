@@ -157,7 +157,7 @@ class Request:
     max_num_seqs : sequences of a step on an attention rank; default: that of the engine
     enforce_eager : whether decode steps run without CUDA graphs
     captured_batch : sequences of an attention rank in the largest CUDA graph of a server; default:
-        that of the engine, with ``tuned`` any
+        any
     api_servers : processes that serve the clients of a replica; default: those of the engine
     stream_interval : tokens of an answer that are sent together; default: that of the engine
     stage_layers : layers of the pipeline stage that has most; default: as even as possible

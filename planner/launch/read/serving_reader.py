@@ -669,6 +669,8 @@ def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: s
         server.values["enforce_eager"] = True
     if captured := parse_size(reading.value("captured_batch")):
         server.values["captured_batch"] = captured
+    elif any(row.parameter == "captured_batch" for row in engine.table.defaults):
+        server.assume("captured_batch", *engine.table.default("captured_batch", None, 0.0))
     if shards := parse_size(reading.value("decode_context_parallel")):
         server.values["decode_context_parallel"] = shards
     if processes := parse_float(reading.value("api_servers")):

@@ -424,10 +424,7 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
         draws = lru_characteristic_draws(shares=shares, slots=request.max_loras)
         max_num_seqs = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
         engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=max_num_seqs))
-    if request.tuned or request.workload != "serve":
-        engine = with_graphs(engine, 0)
-    if request.captured_batch is not None:
-        engine = with_graphs(engine, request.captured_batch)
+    engine = with_graphs(engine, request.captured_batch or 0)
     return without_cuda_graphs(engine) if request.enforce_eager else engine
 
 
@@ -451,7 +448,7 @@ def with_max_num_seqs(inputs: ServingInputs, max_num_seqs: int, concurrency: int
 
 
 def with_graphs(engine: EngineProfile, captured_batch: int) -> EngineProfile:
-    """The engine with CUDA graphs of so many sequences; 0: of any, as in vendors' benchmarks."""
+    """The engine with CUDA graphs of so many sequences; 0: of any."""
     return replace(engine, execution=replace(engine.execution, captured_batch=captured_batch))
 
 
