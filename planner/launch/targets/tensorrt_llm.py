@@ -55,6 +55,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def _finish(server: ServerSettings) -> None:
+    # trtllm-bench pads graphs of all batches; front ends have settings of their own.
+    if "trtllm-serve" not in server.reading.command.text and "captured_batch" in server.defaults:
+        del server.values["captured_batch"], server.defaults["captured_batch"]
     if _is_bench(server.reading.command, "latency"):
         server.values["concurrency"] = 1  # low_latency.py sets the batch to it
 

@@ -299,3 +299,15 @@ def test_tokens_are_drafted_where_a_file_says_so(
         "trtllm-serve deepseek-ai/DeepSeek-V3 --tp_size 8 --extra_llm_api_options e.yaml"
     )
     assert read_launch(tmp_path / "run.sh").values.get("draft_tokens") == drafted
+
+
+def test_a_server_without_graph_options_has_graphs_of_few_sequences(tmp_path: Path) -> None:
+    """llm_args.py: 1 to 32 without padding; trtllm-bench pads graphs of all."""
+    found = {}
+    for name, command in (
+        ("serve.sh", "trtllm-serve Qwen/Qwen3-8B"),
+        ("bench.sh", "trtllm-bench --model Qwen/Qwen3-8B throughput --num_requests 100"),
+    ):
+        (tmp_path / name).write_text(f"{command}\n")
+        found[name] = read_launch(tmp_path / name).values.get("captured_batch")
+    assert found == {"serve.sh": 32, "bench.sh": None}
