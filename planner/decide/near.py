@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.formatting import SURE_FIT
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.errors import PlannerError
@@ -27,7 +28,7 @@ from planner.specs.spec_paths import SpecKind
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.make_plan import Plan, make_plan
 
-TARGET_FIT_PROBABILITY = 0.9
+TARGET_FIT_PROBABILITY = SURE_FIT
 """Fit probability that a change needs, unless no change reaches it."""
 
 CHANGES = range(1, 4)
