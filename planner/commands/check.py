@@ -20,7 +20,7 @@ from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.launch_file import evaluate_launch
 from planner.launch.read.read_launch import is_document
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import first_row
+from planner.optimize.source import Columns, Source, first_row
 from planner.question.terms import glossary
 from planner.show.output_blocks import Block, make_lines
 from planner.show.presenters.json_files import add_estimate
@@ -111,7 +111,8 @@ def _line(checked: Checked) -> str:
     imported, verdict = checked.imported, " ".join(format_verdict(plan, evaluation).split())
     if imported is not None:
         verdict = with_incompleteness(imported, verdict)
-    row = first_row(evaluation.table())
+    table = evaluation.table()
+    row = first_row(table)
     gpus = format_gpus_of_row(row)
     assumed = {} if imported is None else imported.assumed
     unspecified = [name for name in ("gpu", "num_gpus") if name in assumed]
@@ -127,15 +128,16 @@ def _line(checked: Checked) -> str:
     basis = "no published run"
     if confidence is not None:
         basis = f"90 % intervals; {evidence(confidence.basis, confidence.runs, confidence.missing)}"
-    return f"{verdict.removesuffix('.')}; {_load(plan, evaluation)}: {speed}; {basis} ({gpus})"
+    load = _load(plan, evaluation.source, table)
+    return f"{verdict.removesuffix('.')}; {load}: {speed}; {basis} ({gpus})"
 
 
-def _load(plan: Plan, evaluation: Evaluation) -> str:
+def _load(plan: Plan, source: Source, table: Columns) -> str:
     """Return what the speed is of: the lengths and batch of a step, or the requests at once."""
-    row = first_row(full_columns(evaluation.table(), [evaluation.source]))
+    row = first_row(full_columns(table, [source]))
     if batch := batch_text(row):
         return batch
-    load = plan.workload.wording.question_lines(evaluation.source.inputs)[0]
+    load = plan.workload.wording.question_lines(source.inputs)[0]
     load = _VARIATION.sub("", load.removeprefix("Requests: "))
     return f"{load}, concurrency {row['concurrency']:,} each" if "concurrency" in row else load
 
